@@ -1,0 +1,1 @@
+"""Problem generators whose truth is known: nano arithmetic and the number games."""
