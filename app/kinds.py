@@ -1,0 +1,81 @@
+"""The kinds of run: recipe, function, what the pages call it. The composition root: nothing else knows all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from engine.errors import RecipeError
+from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
+from training.jobs import TrainJudgeRecipe
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of run. ``function`` is ``module:name``, imported only in the run's own process."""
+
+    name: str
+    title: str
+    does: str
+    recipe: type[Recipe]
+    function: str
+    unit: str
+    heavy: bool = True
+
+    def load(self) -> Any:
+        module, _, name = self.function.partition(":")
+        return getattr(import_module(module), name)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "sample",
+            "Sample solutions",
+            "A policy writes N chunked solutions to each problem.",
+            SampleRecipe,
+            "engine.pipeline:sample",
+            "solutions",
+        ),
+        Kind(
+            "rollout",
+            "Roll out prefixes",
+            "M continuations from every prefix give its value Q, and so the labels.",
+            RolloutRecipe,
+            "engine.pipeline:rollout",
+            "rollouts",
+        ),
+        Kind(
+            "judge",
+            "Judge chunks",
+            "A judge reads every chunk, writes a rationale and a verdict.",
+            JudgeRecipe,
+            "engine.pipeline:judge",
+            "judgments",
+        ),
+        Kind(
+            "train-judge",
+            "Train a judge",
+            "GRPO: a judge is rewarded where its verdict equals the label.",
+            TrainJudgeRecipe,
+            "training.jobs:train_judge",
+            "steps",
+        ),
+    )
+}
+
+
+def kind_of(name: str) -> Kind:
+    """The kind called ``name``. Raises RecipeError."""
+    if name not in KINDS:
+        raise RecipeError(f"there is no kind of run {name!r}; there are {', '.join(KINDS)}")
+    return KINDS[name]
+
+
+def resolve_recipe(kind: str, data: dict[str, Any]) -> Recipe:
+    """A checked recipe of ``kind``; a ``kind`` in the data must agree. Raises RecipeError."""
+    if data.get("kind", kind) != kind:
+        raise RecipeError(f"the recipe is of kind {data['kind']!r}, the run of kind {kind!r}")
+    return resolve(kind_of(kind).recipe, {**data, "kind": kind})

@@ -1,0 +1,54 @@
+"""Settings: where the store and the checkpoints are. The one place that reads the environment.
+
+Every field can be set as ``STEPWISER_<NAME>`` or in a ``.env`` file of the working folder.
+"""
+
+from __future__ import annotations
+
+import getpass
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container user without a passwd entry
+        return "someone"
+
+
+class Settings(BaseSettings):
+    """``home`` holds the store, run logs and checkpoints; ``database_url`` moves the store elsewhere."""
+
+    model_config = SettingsConfigDict(env_prefix="STEPWISER_", env_file=".env", extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path.cwd() / ".stepwiser")
+    database_url: str = ""
+    """SQLAlchemy URL; empty: SQLite in ``home``."""
+    actor: str = Field(default_factory=_login_name)
+    """Whom writes are attributed to on localhost, where names are an honour system."""
+    stalled_after_s: float = 20.0
+    """A running run whose heartbeat is older than this is shown as stalled."""
+
+    @property
+    def store_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'stepwiser.db'}"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.home / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    settings = Settings()
+    settings.home = settings.home.expanduser().resolve()
+    settings.home.mkdir(parents=True, exist_ok=True)
+    return settings
