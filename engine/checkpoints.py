@@ -1,0 +1,41 @@
+"""Checkpoints by name: the packaged nano, and every folder below ``home/checkpoints``. Not what is inside one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from engine.errors import CheckpointError
+
+PACKAGED = {"nano": Path(__file__).resolve().parents[1] / "training" / "nano" / "checkpoint"}
+_NAME = re.compile(r"[\w][\w.+-]*")
+
+
+def checkpoints_folder(home: Path) -> Path:
+    return home / "checkpoints"
+
+
+def list_checkpoints(home: Path) -> list[str]:
+    """Names that a recipe may use, packaged ones first."""
+    folder = checkpoints_folder(home)
+    own = sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file()) if folder.is_dir() else []
+    return [name for name, path in PACKAGED.items() if path.is_dir()] + own
+
+
+def check_name(name: str) -> str:
+    """``name`` if it can name a checkpoint folder. Raises CheckpointError: a recipe never names a path."""
+    if not _NAME.fullmatch(name):
+        raise CheckpointError(f"{name!r} cannot name a checkpoint: use letters, digits, '.', '_', '+', '-'")
+    return name
+
+
+def resolve_checkpoint(name: str, home: Path) -> Path:
+    """Folder of the checkpoint called ``name``. Raises CheckpointError that lists what there is."""
+    check_name(name)
+    path = PACKAGED.get(name) or checkpoints_folder(home) / name
+    if not path.is_dir():
+        raise CheckpointError(
+            f"there is no checkpoint {name!r}; there are {', '.join(list_checkpoints(home)) or 'none'}. "
+            f"Put or link a folder with config.json, tokenizer and *.safetensors into {checkpoints_folder(home)}"
+        )
+    return path

