@@ -1,0 +1,27 @@
+"""One store for the whole Streamlit process, opened once; sessions are short and belong to the store.
+
+Not here: queries and writes (``db.store``, ``db.reads``).
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+from db.store import Store
+
+from app.settings import get_settings
+from db.connect import connect
+
+
+@st.cache_resource(show_spinner=False)
+def _open(url: str) -> Store:
+    return Store(connect(url))
+
+
+def get_store() -> Store:
+    """The store of these settings. Raises StoreError if it cannot be opened."""
+    return _open(get_settings().store_url)
+
+
+def actor() -> str:
+    """Whom writes of this browser are attributed to: from the settings, never from a widget."""
+    return get_settings().actor

@@ -1,0 +1,126 @@
+"""Text that a model, a file or a person wrote, shown so that it can only be read.
+
+Rendered text is Streamlit markdown in which every character of prose that could mean something is a character
+reference, so that links, pictures, headings, HTML, colours, icons and diagrams stay what was typed; only real
+mathematics (``widgets/mathematics.py``) is handed to KaTeX. Raw text is the same characters in a code block.
+Control and direction marks become visible in both. Not here: what the text means.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import streamlit as st
+
+from app.widgets.mathematics import DISPLAY, INLINE, split
+
+JOINER = "⁠"
+"""Word joiner: has no width. Parts what Streamlit would rewrite after parsing (addresses, icons, arrows)."""
+LONGEST = 20_000
+"""Characters shown of one text; the rest is counted and said."""
+
+_KEPT_FORMAT = "\u200c\u200d"  # joiners that scripts and emoji need
+_STACKED = re.compile(
+    r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+_ODD = re.compile(r"[^\n\t\x20-\x7e\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0482\u4e00-\u9fff]")
+_REWRITTEN = re.compile(
+    r"(?<=http)s?:(?=//)|www(?=\.)|:(?=material|streamlit)|<(?=->)|[-<](?=-)|-(?=>)|[<>~](?==)|(?<=[\w.+-])(?=@)",
+    re.IGNORECASE,
+)
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_BLANK_LINE = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+
+
+def visible(text: str) -> str:
+    """``text`` with NUL, control, direction and other unseen marks written out; line ends become ``\\n``.
+
+    NUL is ␀, other C0 controls have their pictures, the rest is ⟦U+XXXX⟧; lone surrogates too.
+    """
+    text = text.replace("\r\n", "\n")
+    return _STACKED.sub(r"\1⟦…⟧", _ODD.sub(_picture, text))
+
+
+def _picture(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    if char in "\u2028\u2029":
+        return f"⟦U+{code:04X}⟧\n"
+    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") and char not in _KEPT_FORMAT:
+        return f"⟦U+{code:04X}⟧"
+    return char
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};"
+
+
+def escape_prose(text: str) -> str:
+    """``text`` as markdown that shows exactly its characters; spaces and line ends are left as they are."""
+    return _PUNCTUATION.sub(_reference, _REWRITTEN.sub(lambda m: m[0] + JOINER, text))
+
+
+def escape_line(text: str, limit: int = 200) -> str:
+    """A name or a first line as markdown on one line, cut at ``limit`` characters. Mathematics stays as typed."""
+    line = " ".join(visible(text[: 4 * limit]).split())
+    return escape_prose(line if len(line) <= limit else line[: limit - 1].rstrip() + "…")
+
+
+def to_markdown(text: str) -> str:
+    """``text`` as safe markdown: prose escaped, line breaks kept, real mathematics as ``$…$`` and ``$$…$$``."""
+    displays: list[str] = []
+    parts: list[str] = []
+    for kind, content in split(visible(text)):
+        if kind == DISPLAY:
+            parts.append(f"\n\n\0{len(displays)}\0\n\n")
+            displays.append(f"$$\n{content}\n$$")
+        elif kind == INLINE:
+            if parts and parts[-1].endswith("$"):
+                parts.append(JOINER)  # "$$" would open a display
+            parts.append(f"${content}$")
+        else:
+            prose = escape_prose(content)
+            if parts and parts[-1].endswith("$") and prose[:1].isdigit():
+                prose = f"&#{ord(prose[0])};{prose[1:]}"  # Streamlit takes "$x$2" for money
+            parts.append(prose)
+    paragraphs = (_paragraph(part) for part in _BLANK_LINE.split("".join(parts)) if part.strip())
+    return re.sub("\0(\\d+)\0", lambda m: displays[int(m[1])], "\n\n".join(paragraphs))
+
+
+def _paragraph(text: str) -> str:
+    lines = []
+    for line in text.strip("\n").split("\n"):
+        body = line.lstrip(" \t")
+        indent = len(line[: len(line) - len(body)].expandtabs(4))
+        lines.append("&#160;" * indent + body.rstrip())
+    return "\\\n".join(lines)
+
+
+def show_text(text: str, *, raw: bool = False, limit: int = LONGEST) -> None:
+    """Write ``text`` to the page, rendered or raw; a very long one is cut with a note of what is left out."""
+    if not text.strip():
+        st.caption("(empty)" if not text else "(only white space)")
+        return
+    shown = text[:limit]
+    if raw:
+        st.code(visible(shown), language=None, wrap_lines=True)
+    else:
+        st.markdown(to_markdown(shown))
+    if len(text) > limit:
+        st.caption(f"The first {limit:,} of {len(text):,} characters.")
+
+
+def raw_toggle() -> bool:
+    """The page's switch between rendered and raw text; remembered for the session."""
+    return st.toggle(
+        "Raw text",
+        key="raw_text",
+        help="Show problem, chunks, rationales and rollouts exactly as they were written, "
+        "with nothing rendered.",
+        persist_state="session",
+    )
