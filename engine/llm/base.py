@@ -1,4 +1,9 @@
-"""What a door to a language model is: requests in, completions out as they finish. Not how any door does it."""
+"""What a door to a language model is: requests in, completions out as they finish. Not how any door does it.
+
+Two promises hold for every door and are tested on each: a completion's text is ``decode(token_ids)``, and draw i
+of a request depends on the prompt, the settings and ``seed + i`` alone, up to the rounding of floating-point sums
+(a different mix of prompts in one batch may round differently, and a near tie may then fall the other way).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +11,43 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
+
+from engine.errors import LLMError, PromptTooLongError, RecipeError
 
 FinishReason = Literal["stop", "length", "error"]
 """``stop``: a stop string or end token; ``length``: the token limit; ``error``: the door could not serve it."""
 
+TAGS = ("<chunk>", "</chunk>")
+"""Kept in decoded text even where a tokenizer calls them special."""
+
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn. ``max_tokens`` counts new tokens; ``stop`` strings stay in the text."""
+    """How completions are drawn. ``temperature`` 0 is greedy; ``top_k`` 0 keeps every token.
+
+    ``max_tokens`` counts new tokens, the end token included; where the context leaves less room than that, the
+    completion ends there with finish reason ``length``. ``stop`` strings stay in the text, which ends with the
+    token that completed one: a token that runs on past the stop string is kept whole.
+    Raises RecipeError for settings that no door can follow.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     max_tokens: int = 8192
     stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "temperature must be at least 0": self.temperature < 0,
+            "top_p must be above 0 and at most 1": not 0 < self.top_p <= 1,
+            "top_k must be at least 0": self.top_k < 0,
+            "max_tokens must be at least 1": self.max_tokens < 1,
+            "a stop string may not be empty": "" in self.stop,
+        }
+        if problems := [what for what, is_wrong in wrong.items() if is_wrong]:
+            raise RecipeError(f"sampling settings: {'; '.join(problems)}; received {self}")
 
     def digest(self) -> str:
         """Hash of the settings (not of seeds or counts): part of a prefix's key."""
@@ -29,7 +56,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """``n`` draws from one prompt. Draw i of the request uses seed ``seed + i``."""
+    """``n`` draws from one prompt. Draw i of the request uses seed ``seed + i``.
+
+    ``id`` is the caller's own and need not be unique. Raises LLMError for an impossible ``n`` or ``seed``.
+    """
 
     id: str
     prompt_token_ids: tuple[int, ...]
@@ -37,10 +67,20 @@ class Request:
     seed: int
     sampling: Sampling
 
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.seed < 0 or self.seed + self.n > 2**63:
+            raise LLMError(
+                f"request {self.id!r}: n must be at least 1 and seeds lie in 0 … 2**63 − 1; "
+                f"received n={self.n}, seed={self.seed}"
+            )
+
 
 @dataclass(frozen=True)
 class Completion:
-    """One finished draw. ``index`` is 0..n-1 within its request; ``error`` is set only for finish reason ``error``."""
+    """One finished draw. ``index`` is 0..n-1 within its request; ``error`` is set only for finish reason ``error``.
+
+    ``token_ids`` are all tokens drawn, an end token included; ``text`` is their text, end token left out.
+    """
 
     request_id: str
     index: int
@@ -66,6 +106,8 @@ class LLM(Protocol):
     """A door. Open it with ``engine.llm.open_llm``, use it as a context manager or call ``close``."""
 
     info: LLMInfo
+    in_flight: int
+    """How many draws it works on at once: a request is pulled only while fewer than that are unfinished."""
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain-text prompt, with the begin token if the tokenizer has one."""
@@ -82,10 +124,42 @@ class LLM(Protocol):
     def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
         """Serve requests, yielding each request's completions (ordered by index, all n) as it finishes.
 
-        Requests are pulled lazily: never more than the door's in-flight bound are drawn from the iterable ahead
-        of need. A request the door cannot serve (prompt too long, …) yields n completions with finish reason
-        ``error`` and the message; the others carry on. Closing the iterator aborts what is in flight.
+        Requests are pulled lazily, see ``in_flight``. A request the door cannot serve (prompt too long, …) yields
+        n completions with finish reason ``error`` and the message; the others carry on. Closing the iterator
+        aborts what is in flight. One stream at a time: a second one raises LLMError until the first is exhausted
+        or closed. Raises LLMError if the LLM itself fails.
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free the LLM's memory. Closing twice is harmless; a closed door raises LLMError."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def refusal(request: Request, context: int, vocabulary: int) -> list[Completion] | None:
+    """The n error completions of a request that cannot be served at all, else None.
+
+    ``context`` and ``vocabulary`` are counts of tokens; a prompt must leave room for one new token.
+    """
+    ids = request.prompt_token_ids
+    if not ids:
+        return refused(request, f"request {request.id!r}: the prompt is empty; give it at least one token")
+    if len(ids) >= context:
+        return refused(request, str(PromptTooLongError(request.id, len(ids), context)), too_long=True)
+    low, high = min(ids), max(ids)
+    if low < 0 or high >= vocabulary:
+        return refused(
+            request,
+            f"request {request.id!r}: token id {low if low < 0 else high} is outside the vocabulary "
+            f"of {vocabulary} tokens; encode the prompt with this checkpoint's tokenizer",
+        )
+    return None
+
+
+def refused(request: Request, message: str, *, too_long: bool = False) -> list[Completion]:
+    """``n`` completions that say why ``request`` was not served."""
+    return [Completion(request.id, i, "", (), "error", message, too_long) for i in range(request.n)]

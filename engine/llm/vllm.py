@@ -1,0 +1,293 @@
+"""The vLLM door: vLLM in the run's own process, one code for CPU and GPU builds.
+
+Covers starting, streaming, stopping and freeing the engine. Not covered: servers, clusters, and choosing what to
+ask. vLLM, torch and transformers are imported when a door is opened, not before.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from engine.errors import CheckpointError, LLMError
+from engine.llm.base import TAGS, Completion, LLMInfo, Request, refusal, refused
+from engine.llm.checkpoint import CheckpointInfo
+
+if TYPE_CHECKING:
+    from engine.llm import LLMSpec
+
+GIB = 1 << 30
+CPU_KV_CACHE_GIB = 2.0
+CPU_BLOCK = 32  # the smallest that the CPU kernels take; 128, their default, shares only long prefixes
+CPU_PREFILL_TOKENS = 8192
+
+_open_doors: set[int] = set()
+
+
+class VLLMDoor:
+    """``engine.llm.base.LLM`` over ``vllm.LLM``. Raises CheckpointError if vLLM cannot load the checkpoint."""
+
+    info: LLMInfo
+    in_flight: int
+
+    def __init__(self, spec: LLMSpec, checkpoint: CheckpointInfo):
+        self._llm: Any = None
+        self._streaming = False
+        self._failure: str | None = None
+        _set_environment()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's and vLLM's own affairs
+            self._llm = _start(spec, checkpoint)
+        _open_doors.add(id(self))
+        config = self._llm.llm_engine.vllm_config
+        self._vocabulary = config.model_config.get_vocab_size()
+        self._tokenizer = self._llm.get_tokenizer()
+        self._left_out, self._tags_are_special = _special_ids(self._tokenizer)
+        self.in_flight = spec.max_num_seqs
+        self.info = LLMInfo(
+            name=spec.name or checkpoint.path.resolve().name,
+            content_hash=checkpoint.content_hash,
+            context=config.model_config.max_model_len,
+            versions=_versions(config),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a plain-text prompt, with the begin token if the tokenizer has one."""
+        ids: list[int] = self._tokenizer.encode(text)
+        plain: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        # A tokenizer that closes every text with an end token would make the LLM answer after the end.
+        ends = len(ids) > len(plain) and ids[-1] == self._tokenizer.eos_token_id and ids[-1:] != plain[-1:]
+        return ids[:-1] if ends else ids
+
+    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Token ids of a chat prompt, generation prompt added. Raises LLMError without a chat template."""
+        if not self._tokenizer.chat_template:
+            raise LLMError(f"{self.info.name}: the tokenizer has no chat template; use a plain-text prompt")
+        try:
+            ids = self._tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+        except Exception as error:
+            raise LLMError(f"{self.info.name}: the chat template refuses these messages: {error}") from error
+        return list(ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens left out, tags kept."""
+        kept = [token for token in token_ids if token not in self._left_out]
+        return self._tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
+        """Serve requests, yielding each one's completions as it finishes; see ``engine.llm.base.LLM.stream``."""
+        return self._stream(iter(requests), self._engine())
+
+    def _engine(self) -> Any:
+        if self._failure:
+            raise LLMError(f"{self.info.name}: the engine failed earlier ({self._failure}); open it again")
+        if self._llm is None:
+            raise LLMError(f"{self.info.name}: the door is closed; open it again")
+        return self._llm.llm_engine
+
+    def _stream(self, requests: Iterator[Request], engine: Any) -> Iterator[list[Completion]]:
+        if self._streaming:
+            raise LLMError(f"{self.info.name}: a stream is open already; exhaust or close it first")
+        self._streaming = True
+        flying: dict[str, Request] = {}
+        pulled, more = 0, True
+        try:
+            while more or flying:
+                # vLLM counts draws, not requests: the next request is pulled while a draw's place is free.
+                while more and engine.get_num_unfinished_requests() < self.in_flight:
+                    request = next(requests, None)
+                    if request is None:
+                        more = False
+                        break
+                    pulled += 1
+                    # Own ids: the caller's may repeat, and vLLM would take two for one.
+                    flying[str(pulled)] = request
+                    if completions := self._submit(engine, str(pulled), request):
+                        del flying[str(pulled)]
+                        yield completions
+                for output in self._step(engine) if flying else ():
+                    yield self._completions(flying.pop(output.request_id), output.outputs)
+        finally:
+            self._streaming = False
+            if flying and self._failure is None and self._llm is not None:
+                engine.abort_request(list(flying))
+
+    def _submit(self, engine: Any, key: str, request: Request) -> list[Completion] | None:
+        """Hand a request to vLLM; its error completions if it cannot be served."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        if completions := refusal(request, self.info.context, self._vocabulary):
+            return completions
+        sampling = request.sampling
+        greedy = sampling.temperature == 0
+        params = SamplingParams(
+            n=1 if greedy else request.n,  # vLLM refuses n greedy draws: they are one draw, n times
+            seed=request.seed,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=min(sampling.max_tokens, self.info.context - len(request.prompt_token_ids)),
+            stop=list(sampling.stop),
+            include_stop_str_in_output=True,
+            # The text is decoded once at the end, from the token ids; vLLM needs its own only to find stop
+            # strings. It has to see what ``decode`` shows: a tag is there even where it is a special token.
+            detokenize=bool(sampling.stop),
+            skip_special_tokens=not self._tags_are_special,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        try:
+            engine.add_request(key, {"prompt_token_ids": list(request.prompt_token_ids)}, params)
+        except ValueError as error:
+            return refused(request, f"request {request.id!r}: vLLM refuses it: {error}")
+        return None
+
+    def _step(self, engine: Any) -> list[Any]:
+        try:
+            return [output for output in engine.step() if output.finished]
+        except Exception as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            raise LLMError(f"{self.info.name}: vLLM failed while sampling ({self._failure})") from error
+
+    def _completions(self, request: Request, outputs: Sequence[Any]) -> list[Completion]:
+        if len(outputs) < request.n:
+            outputs = [outputs[0]] * request.n
+        return [self._completion(request, index, output) for index, output in enumerate(outputs)]
+
+    def _completion(self, request: Request, index: int, output: Any) -> Completion:
+        ids = tuple(output.token_ids)
+        if output.finish_reason in ("stop", "length"):
+            return Completion(request.id, index, self.decode(ids), ids, output.finish_reason)
+        reason = f"request {request.id!r}: vLLM ended draw {index} with {output.finish_reason!r}"
+        return Completion(request.id, index, self.decode(ids), ids, "error", reason)
+
+    def close(self) -> None:
+        """Free the engine's memory. Closing twice is harmless."""
+        if self._llm is None:
+            return
+        llm, self._llm = self._llm, None
+        llm.llm_engine.engine_core.shutdown()
+        del llm
+        _open_doors.discard(id(self))
+        _free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _set_environment() -> None:
+    """What vLLM reads from the environment, and only there, when it is imported."""
+    os.environ.update(
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",  # in this process: no second one to lose or to leave behind
+        VLLM_LOGGING_LEVEL="ERROR",
+        VLLM_NO_USAGE_STATS="1",
+        HF_HUB_OFFLINE="1",
+        TOKENIZERS_PARALLELISM="false",
+        TORCH_CPP_LOG_LEVEL="ERROR",
+    )
+    logging.getLogger("vllm").setLevel(logging.ERROR)
+
+
+def _start(spec: LLMSpec, checkpoint: CheckpointInfo) -> Any:
+    try:
+        import vllm
+        from vllm.platforms import current_platform
+    except ImportError as error:
+        raise LLMError(f"vLLM cannot be imported ({error}); install the [cpu] or [gpu] extra") from error
+    options: dict[str, Any] = {
+        "model": str(checkpoint.path),
+        "dtype": spec.dtype,
+        "max_model_len": spec.max_model_len,
+        "max_num_seqs": spec.max_num_seqs,
+        "enforce_eager": spec.enforce_eager,
+        "gpu_memory_utilization": spec.gpu_memory_utilization,
+        "load_format": "safetensors",
+        "trust_remote_code": False,
+        "enable_prefix_caching": True,
+        "use_tqdm_on_load": False,
+        "disable_log_stats": True,
+    }
+    if spec.kv_cache_gib is not None:
+        options["kv_cache_memory_bytes"] = int(spec.kv_cache_gib * GIB)
+    if spec.block_size is not None:
+        options["block_size"] = spec.block_size
+    if current_platform.is_cpu():
+        options = _cpu_options(spec, checkpoint) | options
+    try:
+        return vllm.LLM(**options)
+    except Exception as error:
+        _free()
+        raise CheckpointError(
+            f"checkpoint {checkpoint.path}: vLLM cannot load it ({_root_cause(error)}); the folder may be broken, "
+            "its architecture unknown to this vLLM, or max_model_len, kv_cache_gib or "
+            "gpu_memory_utilization may not fit the memory"
+        ) from error
+
+
+def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
+    """What the CPU build needs on top.
+
+    A seeded prompt that is prefilled in parts kills the engine there (its generator cannot be rewound). Without
+    chunked prefill a prompt waits until a step has room for all of it, so that a step must hold the longest
+    prompt beside a token of every other draw.
+    """
+    context = spec.max_model_len or checkpoint.context
+    if context is None:
+        raise CheckpointError(
+            f"checkpoint {checkpoint.path}: config.json names no context (max_position_embeddings); "
+            "set max_model_len"
+        )
+    return {
+        "max_model_len": context,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(context, CPU_PREFILL_TOKENS) + spec.max_num_seqs,
+        "kv_cache_memory_bytes": int(CPU_KV_CACHE_GIB * GIB),
+        "block_size": CPU_BLOCK,
+    }
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
+
+
+def _free() -> None:
+    """Give memory back; the process-wide group that vLLM starts goes with the last open door."""
+    gc.collect()
+    if not _open_doors:
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        cleanup_dist_env_and_memory()
+
+
+def _special_ids(tokenizer: Any) -> tuple[frozenset[int], bool]:
+    """Ids that are left out of text (end, begin, padding, chat marks; not the chunk tags); is a tag special?"""
+    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+    special |= set(tokenizer.all_special_ids)
+    tags = {tokenizer.convert_tokens_to_ids(tag) for tag in TAGS if tag in tokenizer.get_vocab()}
+    return frozenset(special - tags), bool(special & tags)
+
+
+def _versions(config: Any) -> dict[str, str]:
+    import torch
+    import transformers
+    import vllm
+    from vllm.platforms import current_platform
+
+    return {
+        "vllm": vllm.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": current_platform.get_device_name() or current_platform.device_type,
+        "dtype": str(config.model_config.dtype).removeprefix("torch."),
+    }
