@@ -41,7 +41,7 @@ def load_prompt(name: str, needs: Sequence[str] = ("problem", "history", "chunk"
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise InputError(
-            f"cannot read the prompt ({problem}); there are {_prompt_names()}", file=name
+            f"cannot read the prompt ({problem}); there are {', '.join(prompt_names())}", file=name
         ) from None
     found = set(_PLACEHOLDER.findall(text))
     if missing := set(needs) - found:
@@ -53,11 +53,10 @@ def load_prompt(name: str, needs: Sequence[str] = ("problem", "history", "chunk"
     return JudgePrompt(Path(name).stem, text, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _prompt_names() -> str:
+def prompt_names() -> list[str]:
+    """Names of the prompts in engine/prompts."""
     folder = files("engine") / "prompts"
-    return ", ".join(
-        sorted(file.name.removesuffix(".txt") for file in folder.iterdir() if file.name.endswith(".txt"))
-    )
+    return sorted(file.name.removesuffix(".txt") for file in folder.iterdir() if file.name.endswith(".txt"))
 
 
 def _marks(names: Iterable[str]) -> str:
