@@ -5,8 +5,10 @@ Append-only: rollouts, judgments and reviews are never updated or deleted by a p
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import (
     JSON,
@@ -59,12 +61,12 @@ class TokenIds(TypeDecorator[tuple[int, ...]]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
-        return None if value is None else b"".join(int(v).to_bytes(4, "little") for v in value)
+        return None if value is None else struct.pack(f"<{len(value)}I", *value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> tuple[int, ...] | None:
         if value is None:
             return None
-        return tuple(memoryview(value).cast("I").tolist())
+        return struct.unpack(f"<{len(value) // 4}I", value)
 
 
 class Base(DeclarativeBase):
@@ -84,6 +86,8 @@ class Run(Base):
 
     __tablename__ = "runs"
     id: Mapped[int] = mapped_column(Id, primary_key=True)
+    uid: Mapped[str] = mapped_column(String(32), unique=True, default=lambda: uuid4().hex)
+    """The same in every store that a snapshot of the run is loaded into (ids differ)."""
     kind: Mapped[str] = mapped_column(String(32))
     status: Mapped[str] = mapped_column(String(16), default="queued", index=True)
     actor: Mapped[str] = mapped_column(String(200))
@@ -92,6 +96,8 @@ class Run(Base):
     versions: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     prompt_hashes: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     done: Mapped[int] = mapped_column(default=0)
+    done_at_start: Mapped[int] = mapped_column(default=0)
+    """``done`` when this attempt began: a rate counts only what this attempt did since ``started_at``."""
     total: Mapped[int | None]
     unit: Mapped[str] = mapped_column(String(32), default="")
     """What done and total count: rollouts, trajectories, judgments, steps."""
@@ -118,7 +124,8 @@ class Metric(Base):
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
     name: Mapped[str] = mapped_column(String(120))
     step: Mapped[int]
-    value: Mapped[float]
+    value: Mapped[float | None]
+    """None: it was not a finite number (SQLite cannot hold NaN)."""
     at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     __table_args__ = (UniqueConstraint("run_id", "name", "step"),)
 
@@ -163,24 +170,22 @@ class Prefix(Base):
 class Trajectory(Base):
     """One solution: sampled (has draw, token ids, policy's checkpoint hash), imported or written by hand.
 
-    ``text`` is the whole solution; chunks' lead + text + close, then ``tail``, give it back exactly.
+    Narrow, so that lists and counts stay fast; the text lies in ``trajectory_texts``.
     """
 
     __tablename__ = "trajectories"
     id: Mapped[int] = mapped_column(Id, primary_key=True)
     problem_id: Mapped[int] = mapped_column(ForeignKey("problems.id"))
-    policy: Mapped[str] = mapped_column(String(200), index=True)
+    policy: Mapped[str] = mapped_column(String(200))
     checkpoint_hash: Mapped[str | None] = mapped_column(String(64))
     prefix_id: Mapped[int | None] = mapped_column(ForeignKey("prefixes.id"), index=True)
     """Prefix 0 that it was drawn from (sampled only); with ``draw`` unique. Its siblings give q_{-1}."""
     draw: Mapped[int | None]
+    import_key: Mapped[str | None] = mapped_column(String(64))
+    """Not sampled here: hash of policy and text, so that importing a file twice adds nothing."""
     seed: Mapped[int | None] = mapped_column(BigInteger)
-    text: Mapped[str] = mapped_column(Text)
-    tail: Mapped[str] = mapped_column(Text)
-    token_ids: Mapped[tuple[int, ...] | None] = mapped_column(TokenIds)
-    """Completion's tokens exactly as drawn (without the prompt's); None when not sampled here."""
     finish_reason: Mapped[str | None] = mapped_column(String(16))
-    outcome: Mapped[str] = mapped_column(String(16), index=True)
+    outcome: Mapped[str] = mapped_column(String(16))
     answer: Mapped[str | None] = mapped_column(Text)
     cutter: Mapped[str] = mapped_column(String(32))
     note: Mapped[str | None] = mapped_column(Text)
@@ -195,17 +200,34 @@ class Trajectory(Base):
     """Cache: chunks labelled - by rel-ratio at the default rule."""
     n_disagree: Mapped[int | None]
     """Cache: chunks where some judge's vote and the rel-ratio label differ."""
+    n_reviewed: Mapped[int] = mapped_column(default=0)
+    """Cache: chunks on which some person's review is in force."""
     actor: Mapped[str] = mapped_column(String(200))
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     __table_args__ = (
         UniqueConstraint("prefix_id", "draw"),
+        UniqueConstraint("problem_id", "import_key"),
         CheckConstraint(f"outcome IN {OUTCOMES}", name="outcome"),
+        CheckConstraint("draw >= 0", name="draw"),
         Index("ix_trajectories_problem_id_id", "problem_id", "id"),
         Index("ix_trajectories_biggest_drop_id", "biggest_drop", "id"),
         Index("ix_trajectories_least_confidence_id", "least_confidence", "id"),
         Index("ix_trajectories_n_disagree_id", "n_disagree", "id"),
+        Index("ix_trajectories_n_reviewed_id", "n_reviewed", "id"),
+        Index("ix_trajectories_run_id_id", "run_id", "id"),
     )
+
+
+class TrajectoryText(Base):
+    """``text`` is the whole solution; chunks' lead + text + close, then ``tail``, give it back exactly."""
+
+    __tablename__ = "trajectory_texts"
+    trajectory_id: Mapped[int] = mapped_column(ForeignKey("trajectories.id"), primary_key=True)
+    text: Mapped[str] = mapped_column(Text)
+    tail: Mapped[str] = mapped_column(Text)
+    token_ids: Mapped[tuple[int, ...] | None] = mapped_column(TokenIds)
+    """Completion's tokens exactly as drawn (without the prompt's); None when not sampled here."""
 
 
 class Chunk(Base):
@@ -263,6 +285,7 @@ class Rollout(Base):
     __table_args__ = (
         UniqueConstraint("prefix_id", "draw"),
         CheckConstraint(f"outcome IN {OUTCOMES}", name="outcome"),
+        CheckConstraint("draw >= 0", name="draw"),
     )
 
 
@@ -319,8 +342,9 @@ class Judgment(Base):
 class Review(Base):
     """What a person said of a chunk. Append-only.
 
-    A change or an undo is a new row whose ``supersedes`` (unique) is the row it replaces; an undo carries the
-    state before it (verdict None with kind 'undo': nothing is said any more). A row nobody supersedes is in force.
+    One chain per person and chunk: a change or an undo is a new row whose ``supersedes`` (unique) is the row it
+    replaces. An undo names in ``restores`` the review that is in force again and repeats its verdict and comment
+    (``restores`` None: nothing is said any more). The row of a chain that nobody supersedes is its head.
     """
 
     __tablename__ = "reviews"
@@ -333,8 +357,10 @@ class Review(Base):
     comment: Mapped[str] = mapped_column(Text, default="")
     actor: Mapped[str] = mapped_column(String(200))
     supersedes: Mapped[int | None] = mapped_column(ForeignKey("reviews.id"), unique=True)
+    restores: Mapped[int | None] = mapped_column(ForeignKey("reviews.id"))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     __table_args__ = (
+        Index("ix_reviews_actor_id", "actor", "id"),
         CheckConstraint("verdict IN (-1, 0, 1)", name="verdict"),
         CheckConstraint("kind IN ('review', 'undo', 'adjudication')", name="kind"),
     )
@@ -356,3 +382,28 @@ class Draft(Base):
     chunk_id: Mapped[int] = mapped_column(ForeignKey("chunks.id"), primary_key=True)
     text: Mapped[str] = mapped_column(Text)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+
+
+class Worker(Base):
+    """Who may start runs: one row, held by the live worker and kept alive by its heartbeat."""
+
+    __tablename__ = "workers"
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    pid: Mapped[int]
+    host: Mapped[str] = mapped_column(String(200))
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Total(Base):
+    """Counts that pages show without scanning: changed in the transaction that changes what they count.
+
+    ``name`` says what is counted (trajectories by outcome, label of a rule, drop by chunk position, …), ``key``
+    the class; ``amount`` sums a quantity where there is one (drops). Rebuildable: ``Store.rebuild_totals``.
+    """
+
+    __tablename__ = "totals"
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    n: Mapped[int] = mapped_column(BigInteger, default=0)
+    amount: Mapped[float] = mapped_column(default=0.0)

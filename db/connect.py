@@ -1,0 +1,92 @@
+"""Opening a store by URL. SQLite on a local disk (never NFS) by default, PostgreSQL through psycopg.
+
+SQLite: WAL (readers never wait for the writer), foreign keys on, a busy timeout, and every write transaction
+begins IMMEDIATE: a deferred one that upgrades from read to write fails at once in spite of the timeout.
+``sqlite:///file:PATH?mode=ro&uri=true`` opens a store read-only. Not: the schema (migrate.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+
+from db.errors import StoreError, StoreUnreachableError, store_errors
+
+BUSY_TIMEOUT_S = 30.0
+WRITE = "store_write"
+"""Execution option of a connection whose transactions write."""
+
+
+def store_name(url: str | URL) -> str:
+    """The store as messages name it: its URL without the password."""
+    return f"store {make_url(url).render_as_string(hide_password=True)}"
+
+
+def connect(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
+    """Open the store at ``url`` and check that it answers.
+
+    Raises StoreUnreachableError for a bad URL, a missing folder or server, or a database in memory (other
+    processes could not see it); the schema is not looked at.
+    """
+    with store_errors(f"store {url.split('@')[-1]}"):
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            engine = _sqlite(parsed, busy_timeout_s)
+        elif parsed.get_backend_name() == "postgresql":
+            engine = _postgres(parsed, busy_timeout_s)
+        else:
+            raise StoreUnreachableError(
+                f"{store_name(parsed)}: only sqlite:///PATH and postgresql://… are supported"
+            )
+    with store_errors(store_name(parsed)), engine.connect():
+        return engine
+
+
+def is_read_only(url: str | URL) -> bool:
+    """True for an SQLite URL with ``mode=ro`` or ``immutable=1``."""
+    query = make_url(url).query
+    return query.get("mode") == "ro" or query.get("immutable") == "1"
+
+
+def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
+    if url.database in (None, "", ":memory:") or "mode=memory" in str(url):
+        raise StoreUnreachableError(
+            "a store in memory cannot be shared by pages, worker and runs: give a file, sqlite:///PATH"
+        )
+    engine = create_engine(url, connect_args={"timeout": busy_timeout_s})
+    read_only = is_read_only(url)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = (
+            None  # transactions begin where `begin` below says, not where sqlite3 guesses
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        if not read_only:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(
+                    f"{store_name(url)}: write-ahead logging is not available here (journal mode {mode!r}); "
+                    "put the file on a local disk, not a network share"
+                )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(WRITE, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
+
+    return engine
+
+
+def _postgres(url: URL, busy_timeout_s: float) -> Engine:
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    options = f"-c lock_timeout={int(busy_timeout_s * 1000)} -c timezone=UTC"
+    try:
+        return create_engine(url, connect_args={"options": options}, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise StoreUnreachableError(
+            f"{store_name(url)} needs psycopg, which is not installed: pip install 'stepwiser-studio[postgres]'"
+        ) from error

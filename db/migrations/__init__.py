@@ -1,0 +1,1 @@
+"""Alembic revisions of the store's schema, run by ``db.migrate`` (no alembic.ini)."""

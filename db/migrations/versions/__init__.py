@@ -1,0 +1,1 @@
+"""One revision a file. A revision that was released is never edited."""

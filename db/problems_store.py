@@ -1,0 +1,92 @@
+"""Problems in the store: add, read. Not: reading files (engine.problems), search (reads_list)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, select
+
+from db.errors import NotFoundError
+from db.rows import AddedProblems, NewProblem, ProblemRow
+from db.session import StoreBase, batches, columns, insert_new, rows_of
+from db.tables import Problem
+from db.totals import Delta
+
+_COLUMNS = columns(ProblemRow, Problem)
+
+
+class ProblemsStore(StoreBase):
+    """A problem is known by (dataset, key); one that is stored stays as it is."""
+
+    def add_problems(self, rows: Iterable[NewProblem], *, run_id: int | None, actor: str) -> AddedProblems:
+        """Store the new ones in one transaction. What was there before under the same key is reported, not changed."""
+        rows = list(rows)
+        wanted: dict[tuple[str, str], NewProblem] = {}
+        for row in rows:
+            wanted.setdefault((row.dataset, row.key), row)  # of two with one key the first counts
+        with self.write() as db:
+            before = _by_key(db, wanted)
+            new = [row for row in wanted.values() if (row.dataset, row.key) not in before]
+            if new:
+                values = [
+                    {"dataset": r.dataset, "key": r.key, "text": r.text, "answer": r.answer, "meta": r.meta}
+                    | {"run_id": run_id, "actor": actor}
+                    for r in new
+                ]
+                db.execute(insert_new(db, Problem), values)
+                delta = Delta()
+                for row in new:
+                    delta.add("problems/dataset", row.dataset)
+                delta.apply(db)
+            after = _by_key(db, wanted)
+        ids = {key: row.id for key, row in after.items()}
+        differing = {
+            row.id
+            for key, row in before.items()
+            if (row.text, row.answer) != (wanted[key].text, wanted[key].answer)
+        }
+        return AddedProblems(
+            added=tuple(ids[key] for key in wanted if key not in before),
+            existing=tuple(ids[key] for key in wanted if key in before),
+            differing=tuple(sorted(differing)),
+            ids=ids,
+        )
+
+    def problem(self, problem_id: int) -> ProblemRow:
+        """One problem. Raises NotFoundError."""
+        found = self.problems(ids=[problem_id])
+        if not found:
+            raise NotFoundError(f"there is no problem {problem_id}")
+        return found[0]
+
+    def problems(
+        self,
+        *,
+        ids: Sequence[int] | None = None,
+        dataset: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[ProblemRow]:
+        """By id, ascending; ``after``: only ids above it (the next page)."""
+        query = select(*_COLUMNS).where(Problem.id > after).order_by(Problem.id).limit(limit)
+        if dataset is not None:
+            query = query.where(Problem.dataset == dataset)
+        with self.read() as db:
+            if ids is None:
+                return rows_of(ProblemRow, db.execute(query))
+            found: list[ProblemRow] = []
+            for batch in batches(sorted(ids)):
+                found += rows_of(ProblemRow, db.execute(query.where(Problem.id.in_(batch))))
+            return found[:limit]
+
+
+def _by_key(db: Connection, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ProblemRow]:
+    found = {}
+    keys_of: dict[str, list[str]] = {}
+    for dataset, key in wanted:
+        keys_of.setdefault(dataset, []).append(key)
+    for dataset, keys in keys_of.items():
+        for batch in batches(keys):
+            query = select(*_COLUMNS).where(Problem.dataset == dataset, Problem.key.in_(batch))
+            found.update({(row.dataset, row.key): row for row in rows_of(ProblemRow, db.execute(query))})
+    return found

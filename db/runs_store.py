@@ -1,0 +1,290 @@
+"""Runs in the store: create, claim, heartbeat, stop, resume, finish, metrics. Not: processes (app.worker) or logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from db.errors import NotFoundError, RunStateError
+from db.rows import MetricRow, RunRow
+from db.session import StoreBase, batches, columns, insert_new, one_at_a_time, rows_of, store_now
+from db.tables import RUN_KINDS, Metric, Run
+
+HEAVY_KINDS = frozenset(RUN_KINDS) - {"import"}
+"""Kinds that use the device: one of them runs at a time."""
+RESUMABLE = ("stopped", "failed", "stalled")
+_RUN_COLUMNS = [Run.__table__.c[name] for name in RunRow.__dataclass_fields__ if name != "now"]
+
+
+class RunsStore(StoreBase):
+    """Every change of a run's state is one transaction that looks at the state it changes."""
+
+    def create_run(self, kind: str, recipe: dict[str, Any], actor: str) -> int:
+        """Queue a run; ``recipe`` is resolved (every field with its value). Returns its id."""
+        with self.write() as db:
+            return _insert_run(db, kind=kind, recipe=recipe, actor=actor)
+
+    def start_run(self, kind: str, recipe: dict[str, Any], actor: str, pid: int) -> int:
+        """A run that its own caller works on right now (an import from the command line). Returns its id."""
+        with self.write() as db:
+            now = store_now(db)
+            return _insert_run(
+                db,
+                kind=kind,
+                recipe=recipe,
+                actor=actor,
+                status="running",
+                pid=pid,
+                attempt=1,
+                started_at=now,
+                heartbeat_at=now,
+            )
+
+    def claim_next(self, pid: int, heavy: Collection[str] = HEAVY_KINDS) -> RunRow | None:
+        """Take the oldest queued run that may start, mark it running (attempt + 1), and return it.
+
+        While a heavy run is running the other heavy ones stay queued and say for what they wait.
+        """
+        with self.read() as db:
+            if db.scalar(select(Run.id).where(Run.status == "queued").limit(1)) is None:
+                return None
+        with self.write() as db:
+            one_at_a_time(db, "claim")
+            busy: Any = db.execute(
+                select(Run.id, Run.kind)
+                .where(Run.status == "running", Run.kind.in_(heavy))
+                .order_by(Run.id)
+                .limit(1)
+            ).first()
+            queued = db.execute(
+                select(Run.id, Run.kind, Run.waiting_for)
+                .where(Run.status == "queued")
+                .order_by(Run.id)
+                .with_for_update()
+            ).all()
+            claimed = None
+            for run in queued:
+                if run.kind in heavy and busy is not None:
+                    why = f"waiting for run {busy.id} ({busy.kind}) on this device"
+                    if why != run.waiting_for:
+                        db.execute(update(Run).where(Run.id == run.id).values(waiting_for=why))
+                elif claimed is None:
+                    claimed = run.id
+                    busy = run if run.kind in heavy else busy
+            if claimed is None:
+                return None
+            now = store_now(db)
+            db.execute(
+                update(Run)
+                .where(Run.id == claimed)
+                .values(
+                    status="running",
+                    attempt=Run.attempt + 1,
+                    pid=pid,
+                    waiting_for="",
+                    started_at=now,
+                    heartbeat_at=now,
+                    ended_at=None,
+                    done_at_start=Run.done,
+                )
+            )
+            return _run(db, claimed)
+
+    def set_run_pid(self, run_id: int, pid: int) -> None:
+        """The process that does the work (the worker claimed the run under its own)."""
+        with self.write() as db:
+            db.execute(update(Run).where(Run.id == run_id).values(pid=pid))
+
+    def heartbeat(
+        self,
+        run_id: int,
+        *,
+        done: int,
+        total: int | None,
+        unit: str,
+        message: str,
+        attempt: int | None = None,
+    ) -> bool:
+        """Store progress at the store's time. True: stop (somebody asked, or this attempt no longer owns the run).
+
+        A run that was marked stalled although its process lives is running again.
+        """
+        with self.write() as db:
+            mine = [Run.id == run_id, Run.status.in_(("running", "stalled"))]
+            if attempt is not None:
+                mine.append(Run.attempt == attempt)
+            stop = db.execute(
+                update(Run)
+                .where(*mine)
+                .values(
+                    status="running",
+                    heartbeat_at=store_now(db),
+                    done=done,
+                    total=total,
+                    unit=unit,
+                    message=message,
+                )
+                .returning(Run.stop_requested)
+            ).scalar_one_or_none()
+        return True if stop is None else stop
+
+    def finish_run(
+        self,
+        run_id: int,
+        status: str,
+        *,
+        result: dict[str, Any] | None = None,
+        error: str | None = None,
+        attempt: int | None = None,
+    ) -> None:
+        """End a run as done, failed or stopped. Raises RunStateError if it is not running (or not this attempt)."""
+        with self.write() as db:
+            run = _run(db, run_id, lock=True)
+            if run.status not in ("running", "stalled") or attempt not in (None, run.attempt):
+                raise RunStateError(
+                    f"run {run_id} is {run.status} in attempt {run.attempt}: it cannot become {status} now"
+                )
+            values: dict[str, Any] = {"status": status, "error": error, "ended_at": store_now(db)}
+            if result is not None:
+                values["result"] = result
+            db.execute(update(Run).where(Run.id == run_id).values(values))
+
+    def request_stop(self, run_id: int) -> RunRow:
+        """Ask a running run to stop; one that is queued or stalled is stopped at once. Returns it."""
+        with self.write() as db:
+            run = _run(db, run_id, lock=True)
+            if run.status in ("done", "failed", "stopped"):
+                raise RunStateError(f"run {run_id} is {run.status}: there is nothing to stop")
+            values: dict[str, Any] = {"stop_requested": True}
+            if run.status != "running":
+                values |= {"status": "stopped", "ended_at": store_now(db), "waiting_for": ""}
+            db.execute(update(Run).where(Run.id == run_id).values(values))
+            return _run(db, run_id)
+
+    def resume_run(self, run_id: int) -> RunRow:
+        """Queue a stopped, failed or stalled run again; what it committed is kept and not repeated."""
+        with self.write() as db:
+            run = _run(db, run_id, lock=True)
+            if run.status not in RESUMABLE:
+                raise RunStateError(
+                    f"run {run_id} is {run.status}: only a stopped, failed or stalled run can be resumed"
+                )
+            db.execute(
+                update(Run)
+                .where(Run.id == run_id)
+                .values(
+                    status="queued", stop_requested=False, error=None, ended_at=None, waiting_for="", pid=None
+                )
+            )
+            return _run(db, run_id)
+
+    def mark_stalled(self, after_s: float = 20.0) -> list[int]:
+        """Mark running runs without a heartbeat for ``after_s`` seconds as stalled. Returns their ids."""
+        with self.read() as db:
+            if not _silent(db, after_s):
+                return []
+        with self.write() as db:
+            silent = _silent(db, after_s)
+            db.execute(update(Run).where(Run.id.in_(silent)).values(status="stalled"))
+            return silent
+
+    def set_run_facts(
+        self,
+        run_id: int,
+        *,
+        versions: dict[str, str] | None = None,
+        prompt_hashes: dict[str, str] | None = None,
+        recipe: dict[str, Any] | None = None,
+    ) -> None:
+        """What the run's result depends on; None leaves a field as it is."""
+        facts = {"versions": versions, "prompt_hashes": prompt_hashes, "recipe": recipe}
+        values = {name: value for name, value in facts.items() if value is not None}
+        if values:
+            with self.write() as db:
+                db.execute(update(Run).where(Run.id == run_id).values(values))
+
+    def run(self, run_id: int) -> RunRow:
+        """One run. Raises NotFoundError."""
+        with self.read() as db:
+            return _run(db, run_id)
+
+    def runs(
+        self,
+        limit: int = 50,
+        before: int | None = None,
+        *,
+        statuses: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+    ) -> list[RunRow]:
+        """Newest first; ``before``: only ids below it (the next page)."""
+        query = select(*_RUN_COLUMNS).order_by(Run.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(Run.id < before)
+        if statuses:
+            query = query.where(Run.status.in_(statuses))
+        if kinds:
+            query = query.where(Run.kind.in_(kinds))
+        with self.read() as db:
+            now = store_now(db)
+            return [RunRow(**row._mapping, now=now) for row in db.execute(query)]
+
+    def last_rate(self, kind: str, unit: str | None = None) -> float | None:
+        """Units per second of the last run of this kind that did anything: what a forecast multiplies with."""
+        done = [run for run in self.runs(20, kinds=[kind], statuses=["done", "stopped"]) if run.rate]
+        return next((run.rate for run in done if unit in (None, run.unit)), None)
+
+    def add_metrics(self, run_id: int, rows: Iterable[tuple[str, int, float]]) -> None:
+        """Numbers of a run as (name, step, value). A (name, step) that is stored already stays as it is."""
+        with self.write() as db:
+            now = store_now(db)
+            values = [
+                {"run_id": run_id, "name": name, "step": step, "value": _finite(value), "at": now}
+                for name, step, value in rows
+            ]
+            if values:
+                db.execute(insert_new(db, Metric), values)
+
+    def metrics(self, run_id: int, names: Sequence[str] | None = None) -> dict[str, list[MetricRow]]:
+        """Series by name, each in the order of its steps."""
+        query = select(*columns(MetricRow, Metric)).where(Metric.run_id == run_id)
+        if names is not None:
+            query = query.where(Metric.name.in_(names))
+        series: dict[str, list[MetricRow]] = {}
+        with self.read() as db:
+            for row in rows_of(MetricRow, db.execute(query.order_by(Metric.name, Metric.step))):
+                series.setdefault(row.name, []).append(row)
+        return series
+
+    def runs_exist(self, run_ids: Iterable[int]) -> set[int]:
+        """Those of the ids that are in the store."""
+        found: set[int] = set()
+        with self.read() as db:
+            for batch in batches(run_ids):
+                found.update(db.scalars(select(Run.id).where(Run.id.in_(batch))))
+        return found
+
+
+def _insert_run(db: Connection, **values: Any) -> int:
+    now: datetime = store_now(db)
+    return db.execute(insert(Run).values(created_at=now, **values).returning(Run.id)).scalar_one()
+
+
+def _run(db: Connection, run_id: int, *, lock: bool = False) -> RunRow:
+    query = select(*_RUN_COLUMNS).where(Run.id == run_id)
+    row = db.execute(query.with_for_update() if lock else query).first()
+    if row is None:
+        raise NotFoundError(f"there is no run {run_id}")
+    return RunRow(**row._mapping, now=store_now(db))
+
+
+def _silent(db: Connection, after_s: float) -> list[int]:
+    limit = store_now(db) - timedelta(seconds=after_s)
+    return list(db.scalars(select(Run.id).where(Run.status == "running", Run.heartbeat_at < limit)))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

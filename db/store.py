@@ -1,0 +1,35 @@
+"""The store as the other rooms see it: one object with every write and every named query.
+
+    store = open_store("sqlite:///stepwiser.db")
+
+Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, labels_store,
+judges_store, totals. Not: the schema's version (migrate), copies (snapshot), checks (check).
+"""
+
+from __future__ import annotations
+
+from db.connect import BUSY_TIMEOUT_S, connect
+from db.judges_store import JudgesStore
+from db.labels_store import LabelsStore
+from db.migrate import check_current, upgrade
+from db.problems_store import ProblemsStore
+from db.runs_store import RunsStore
+from db.stages_store import StagesStore
+from db.totals import TotalsStore
+from db.worker_lock import WorkerLock
+
+
+class Store(RunsStore, WorkerLock, ProblemsStore, StagesStore, LabelsStore, JudgesStore, TotalsStore):
+    """Short sessions over one engine; safe to share between threads. Every error it raises is a StoreError."""
+
+
+def open_store(url: str, *, migrate: bool = False, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Store:
+    """Open the store at ``url`` and check its schema; ``migrate`` brings it up to date first.
+
+    Raises StoreUnreachableError, StoreOutdatedError, StoreLockedError.
+    """
+    engine = connect(url, busy_timeout_s=busy_timeout_s)
+    if migrate:
+        upgrade(engine)
+    check_current(engine)
+    return Store(engine)
