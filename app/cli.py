@@ -82,7 +82,7 @@ def run(
     data = set_fields(read_recipe(recipe) if recipe else {}, set_ or [])
     settings = get_settings()
     store = open_or_make_store(settings)
-    run_id = queue_run(store, kind, data, settings.actor)
+    run_id = queue_run(store, kind, data, settings.actor, settings)
     if detach:
         alive = store.worker_alive()
         console.print(f"run {run_id} is queued" + ("" if alive else "; no worker is running: start one with `stepwiser worker`"))

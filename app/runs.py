@@ -1,0 +1,148 @@
+"""Queueing, forecasting and following runs: what the buttons and the commands share. Not: working on them (worker)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from app.kinds import kind_of, resolve_recipe
+from app.settings import Settings
+from app.worker import Worker, log_path
+from db.rows import RunRow
+from db.store import Store
+from engine.checkpoints import check_name, resolve_checkpoint
+from engine.errors import RunError
+from engine.judge import load_prompt
+from engine.labels import parse_rule
+from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, Selection
+from training.jobs import TrainJudgeRecipe
+
+ENDED = ("done", "failed", "stopped", "stalled")
+FOLLOW_S = 0.5
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``count`` units of work; seconds from the last measured rate, None where nothing was measured yet."""
+
+    count: int
+    unit: str
+    rate: float | None
+    seconds: float | None
+    text: str
+
+
+def check_recipe(settings: Settings, recipe: Recipe) -> None:
+    """Refuse before queueing what cannot work: unknown checkpoint, prompt, rule. Raises StepWiserError."""
+    if isinstance(recipe, TrainJudgeRecipe):
+        resolve_checkpoint(recipe.base, settings.home)
+        check_name(recipe.name)
+        parse_rule(recipe.labels.rule)
+    elif isinstance(recipe, SampleRecipe | RolloutRecipe | JudgeRecipe):
+        resolve_checkpoint(recipe.llm.checkpoint, settings.home)
+    if isinstance(recipe, SampleRecipe | RolloutRecipe):
+        load_prompt(recipe.prompt, needs=("problem",))
+    elif isinstance(recipe, JudgeRecipe | TrainJudgeRecipe):
+        load_prompt(recipe.prompt)
+
+
+def queue_run(store: Store, kind: str, data: dict[str, Any], actor: str, settings: Settings) -> int:
+    """Check the recipe, store it resolved as a queued run, and return the run's id."""
+    recipe = resolve_recipe(kind, data)
+    check_recipe(settings, recipe)
+    return store.create_run(kind, recipe.model_dump(mode="json"), actor)
+
+
+def forecast(store: Store, kind: str, recipe: Recipe) -> Forecast:
+    """How much a recipe asks for, and how long that takes at the rate of the last such run."""
+    unit = kind_of(kind).unit
+    count = _count(store, recipe)
+    rate = store.last_rate(kind)
+    seconds = count / rate if rate else None
+    if seconds is None:
+        text = f"{count:,} {unit}; no rate measured yet, so no time"
+    else:
+        text = f"{count:,} {unit}, about {duration(seconds)} at the last measured {rate:,.1f} {unit}/s"
+    return Forecast(count, unit, rate, seconds, text)
+
+
+def _count(store: Store, recipe: Recipe) -> int:
+    """Units of work, upper bound: what is stored already is not drawn again."""
+    if isinstance(recipe, SampleRecipe):
+        problems = recipe.generate.count if recipe.generate else store.count_problems(recipe.dataset)
+        return min(problems, recipe.limit or problems) * recipe.n
+    if isinstance(recipe, RolloutRecipe):
+        trajectories, chunks = _selected(store, recipe.select)
+        return max(0, chunks - trajectories) * recipe.m
+    if isinstance(recipe, JudgeRecipe):
+        return _selected(store, recipe.select)[1] * recipe.k
+    if isinstance(recipe, TrainJudgeRecipe):
+        return recipe.grpo.steps
+    raise RunError(f"no forecast for a run of kind {recipe.kind!r}")
+
+
+def _selected(store: Store, select: Selection) -> tuple[int, int]:
+    return store.count_selection(**select.model_dump())
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 40 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def progress_text(run: RunRow) -> str:
+    """done / total unit, rate and remaining time, as far as they are known."""
+    parts = [f"{run.done:,}" + (f" / {run.total:,}" if run.total else "") + f" {run.unit}".rstrip()]
+    if run.rate:
+        parts.append(f"{run.rate:,.1f}/s")
+    if run.remaining_s is not None:
+        parts.append(f"{duration(run.remaining_s)} left")
+    return ", ".join(parts)
+
+
+def follow(store: Store, settings: Settings, run_id: int, console: Console) -> int:
+    """Show a run's progress until it ends; without a worker, work on it here. Returns an exit code."""
+    if not store.worker_alive():
+        console.print("no worker is running: this command works on the queue until the run has ended")
+        worker = Worker(store, settings)
+        with _bar(console) as bar:
+            task = bar.add_task("queued", total=None)
+            worker.serve(until=lambda: _show(store.run(run_id), bar, task) and worker.child is None)
+    else:
+        with _bar(console) as bar:
+            task = bar.add_task("queued", total=None)
+            while not _show(store.run(run_id), bar, task):
+                time.sleep(FOLLOW_S)
+    run = store.run(run_id)
+    console.print(f"run {run_id}: {run.status}, {progress_text(run)}")
+    for key, value in run.result.items():
+        console.print(f"  {key}: {value}", markup=False)
+    if run.error:
+        console.print(f"  {run.error}", markup=False)
+    if run.status == "failed":
+        console.print(f"  log: {log_path(settings, run_id)}", markup=False)
+    return 0 if run.status == "done" else 1
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def _show(run: RunRow, bar: Progress, task: Any) -> bool:
+    about = run.waiting_for or run.message or run.status
+    bar.update(task, completed=run.done, total=run.total, description=f"{run.kind} {about}"[:80])
+    return run.status in ENDED

@@ -1,0 +1,160 @@
+"""What the stages read: which trajectories a run works on, and the counts their labels follow from.
+
+Not: how a label follows from counts (engine.labels), or the pages' reads.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, bindparam, case, func, select, update
+
+from db.rows import StageTrajectory
+from db.session import batches
+from db.stages_store import StagesStore
+from db.tables import Chunk, Judgment, Problem, Trajectory
+
+
+@dataclass(frozen=True)
+class ChunkInputs:
+    """One chunk's inputs: outcome counts of the prefix that ends with it, and each judge's verdicts."""
+
+    chunk_id: int
+    idx: int
+    prefix_id: int | None
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class LabelInputs:
+    """Everything a trajectory's values follow from.
+
+    ``sample_counts``: outcomes of the solutions sampled from its prefix 0, itself included if ``is_own_sample``;
+    ``first_counts``: outcomes of rollouts of prefix 0.
+    """
+
+    trajectory_id: int
+    outcome: str
+    is_own_sample: bool
+    sample_counts: dict[str, int]
+    first_counts: dict[str, int]
+    chunks: tuple[ChunkInputs, ...]
+
+
+class SelectionStore(StagesStore):
+    """Reads in batches: memory does not grow with the number of trajectories."""
+
+    def problem_ids(self, dataset: str) -> list[int]:
+        """Ids of a data set's problems, ascending."""
+        with self.read() as db:
+            return list(db.scalars(select(Problem.id).where(Problem.dataset == dataset).order_by(Problem.id)))
+
+    def set_value_prefixes(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """(trajectory id, prefix 0 under the policy whose rollouts give its values)."""
+        values = [{"which": trajectory_id, "prefix": prefix_id} for trajectory_id, prefix_id in pairs]
+        if values:
+            with self.write() as db:
+                statement = update(Trajectory).where(Trajectory.id == bindparam("which"))
+                db.execute(statement.values(value_prefix_id=bindparam("prefix")), values)
+
+    def count_selection(self, **where: Any) -> tuple[int, int]:
+        """(trajectories, chunks) of a selection (the fields of ``engine.recipes.Selection``)."""
+        chosen = _selected(**where).subquery()
+        query = select(func.count(), func.coalesce(func.sum(Trajectory.n_chunks), 0)).where(
+            Trajectory.id.in_(select(chosen.c.id))
+        )
+        with self.read() as db:
+            trajectories, chunks = db.execute(query).one()
+            return int(trajectories), int(chunks)
+
+    def iterate_trajectories(self, *, batch: int, **where: Any) -> Iterator[list[StageTrajectory]]:
+        """Whole trajectories of a selection, ascending by id, ``batch`` at a time; no session stays open between."""
+        chosen, after = _selected(**where).subquery(), 0
+        while True:
+            query = select(chosen.c.id).where(chosen.c.id > after).order_by(chosen.c.id).limit(batch)
+            with self.read() as db:
+                ids = list(db.scalars(query))
+            if not ids:
+                return
+            yield self.stage_trajectories(ids)
+            after = ids[-1]
+
+    def label_inputs(self, trajectory_ids: Sequence[int]) -> list[LabelInputs]:
+        """Inputs of these trajectories, in their order; a few hundred at a time."""
+        heads: dict[int, Any] = {}
+        chunks: dict[int, list[Any]] = defaultdict(list)
+        with self.read() as db:
+            for part in batches(trajectory_ids):
+                first = func.coalesce(Trajectory.value_prefix_id, Trajectory.prefix_id).label("first")
+                query = select(Trajectory.id, Trajectory.outcome, Trajectory.prefix_id, first)
+                heads |= {row.id: row for row in db.execute(query.where(Trajectory.id.in_(part)))}
+                parts = select(Chunk.id, Chunk.trajectory_id, Chunk.idx, Chunk.prefix_id)
+                for row in db.execute(parts.where(Chunk.trajectory_id.in_(part)).order_by(Chunk.idx)):
+                    chunks[row.trajectory_id].append(row)
+        firsts = {row.first for row in heads.values() if row.first is not None}
+        counts = self.outcome_counts(firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id})
+        samples = self.sample_counts(firsts)
+        return [
+            LabelInputs(
+                trajectory_id=i,
+                outcome=heads[i].outcome,
+                is_own_sample=heads[i].first is not None and heads[i].first == heads[i].prefix_id,
+                sample_counts=samples.get(heads[i].first, {}),
+                first_counts=counts.get(heads[i].first, {}),
+                chunks=tuple(ChunkInputs(c.id, c.idx, c.prefix_id, counts.get(c.prefix_id, {})) for c in chunks[i]),
+            )
+            for i in trajectory_ids
+            if i in heads
+        ]
+
+    def verdicts(self, chunk_ids: Iterable[int]) -> dict[int, dict[int, list[str | None]]]:
+        """{chunk id: {judge id: verdicts in draw order}}."""
+        found: dict[int, dict[int, list[str | None]]] = {}
+        with self.read() as db:
+            for part in batches(chunk_ids):
+                query = select(Judgment.chunk_id, Judgment.judge_id, Judgment.verdict)
+                for chunk_id, judge_id, verdict in db.execute(
+                    query.where(Judgment.chunk_id.in_(part)).order_by(Judgment.draw)
+                ):
+                    found.setdefault(chunk_id, {}).setdefault(judge_id, []).append(verdict)
+        return found
+
+
+def _selected(
+    *,
+    dataset: str | None = None,
+    policy: str | None = None,
+    from_run: int | None = None,
+    trajectory_ids: Sequence[int] = (),
+    mixed_only: bool = False,
+    per_problem: int | None = None,
+    limit: int | None = None,
+) -> Select[Any]:
+    """Ids of the selected trajectories, ascending."""
+    query = select(Trajectory.id)
+    if dataset is not None:
+        query = query.where(Trajectory.problem_id.in_(select(Problem.id).where(Problem.dataset == dataset)))
+    if policy is not None:
+        query = query.where(Trajectory.policy == policy)
+    if from_run is not None:
+        query = query.where(Trajectory.run_id == from_run)
+    if trajectory_ids:
+        query = query.where(Trajectory.id.in_(trajectory_ids))
+    if mixed_only:
+        right = func.sum(case((Trajectory.outcome == "correct", 1), else_=0))
+        mixed = (
+            select(Trajectory.prefix_id)
+            .where(Trajectory.prefix_id.is_not(None))
+            .group_by(Trajectory.prefix_id)
+            .having(right > 0, right < func.count())
+        )
+        query = query.where(Trajectory.prefix_id.in_(mixed))
+    if per_problem is not None:
+        place = func.row_number().over(partition_by=Trajectory.problem_id, order_by=Trajectory.id)
+        ranked = query.add_columns(place.label("place")).subquery()
+        query = select(ranked.c.id).where(ranked.c.place <= per_problem)
+        return query.order_by(ranked.c.id).limit(limit)
+    return query.order_by(Trajectory.id).limit(limit)
