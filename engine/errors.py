@@ -55,6 +55,10 @@ class GraderError(StepWiserError):
     """The grading workers cannot be started or keep dying."""
 
 
+class TrainingError(StepWiserError):
+    """A training set that cannot be trained on, a checkpoint name that is taken, or a loss that became NaN."""
+
+
 class RunError(StepWiserError):
     """A run that cannot be started, stopped or resumed as asked."""
 

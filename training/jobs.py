@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from engine.recipes import Part, Recipe, Selection
 
@@ -21,7 +21,18 @@ class LabelChoice(Part):
     rule: str = Field("rel-ratio:gamma=0.8", description="Label rule with its parameters")
     min_confidence: float = Field(0.0, ge=0, le=1, description="Leave out labels less certain than this")
     reviews: bool = Field(True, description="A person's label overrides the rule's")
-    balance: bool = Field(True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)")
+    balance: bool = Field(
+        True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)"
+    )
+    held_out: float = Field(
+        0.2, ge=0, lt=1, description="Share of the problems kept from training to measure on"
+    )
+    held_out_chunks: int = Field(
+        200, ge=2, description="At most this many held-out chunks are measured, balanced"
+    )
+    held_out_k: int = Field(
+        4, ge=1, description="Judgments sampled a held-out chunk, before and after training"
+    )
 
 
 class Grpo(Part):
@@ -31,7 +42,9 @@ class Grpo(Part):
     prompts_per_batch: int = Field(16, ge=1, description="Prompts a generation batch")
     generations: int = Field(4, ge=2, description="Verdicts sampled a prompt: the group")
     steps_per_batch: int = Field(
-        4, ge=1, description="Optimizer steps a generation batch; with 1 the ratio is 1 and clipping does nothing"
+        4,
+        ge=1,
+        description="Optimizer steps a generation batch; with 1 the ratio is 1 and clipping does nothing",
     )
     learning_rate: float = Field(1e-4, gt=0, description="AdamW learning rate (paper: 1e-6 at 1.5B and 7B)")
     epsilon: float = Field(0.2, gt=0, description="Lower clip")
@@ -39,14 +52,29 @@ class Grpo(Part):
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of the group")
     max_prompt_tokens: int = Field(400, ge=1, description="Longer prompts are left out and counted")
     max_tokens: int = Field(96, ge=1, description="New tokens a judgment may have")
-    save_every: int = Field(10, ge=1, description="Steps between checkpoints: what a kill can cost")
+    save_every: int = Field(
+        8, ge=1, description="Steps between checkpoints, rounded up to whole batches: what a kill can cost"
+    )
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> Grpo:
+        completions = self.prompts_per_batch * self.generations
+        if completions % self.steps_per_batch:
+            raise ValueError(
+                f"{self.prompts_per_batch} prompts × {self.generations} generations = {completions} completions "
+                f"cannot be cut into steps_per_batch = {self.steps_per_batch} equal steps"
+            )
+        return self
 
 
 class TrainJudgeRecipe(Recipe):
     """Train a generative judge by GRPO: reward 1 where its verdict equals the label."""
 
     kind: Literal["train-judge"] = "train-judge"
-    name: str = Field("judge", description="Name of the new checkpoint: usable as a judge at once")
+    name: str | None = Field(
+        None,
+        description="Name of the new checkpoint, usable as a judge at once; empty: run-<number of the run>",
+    )
     base: str = Field("nano", description="Checkpoint that training starts from")
     prompt: str = Field("judge_nano", description="Prompt of the judge, by name")
     select: Selection = Field(default_factory=Selection)

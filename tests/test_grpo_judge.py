@@ -1,0 +1,302 @@
+"""GRPO for real, on a Llama of a few thousand parameters that tosses a coin: it learns, stops, resumes, is saved."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import CheckpointError, RecipeError, TrainingError
+from engine.llm.checkpoint import check_checkpoint
+from engine.recipes import resolve
+from tests.tiny_llama import make_tiny_llama
+from training.callbacks import kept_metrics, last_checkpoint
+from training.grpo_judge import CARD, build_trainer, data_order, train
+from training.held_out import score
+from training.jobs import TrainJudgeRecipe
+from training.sets import Example, TrainingSet, write_set
+
+
+@dataclass
+class Context:
+    """What a run gives its function, kept in memory; ``stop_at``: a stop is asked for during that step."""
+
+    recipe: TrainJudgeRecipe
+    home: Path
+    run_id: int = 1
+    stop_at: int = 10**9
+    stopping: bool = False
+    store: Any = None
+    metrics: dict[tuple[str, int], float] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    facts_: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    def log(self, message: str) -> None:
+        self.lines.append(message)
+
+    def progress(self, done: int, total: int | None, unit: str, message: str = "") -> None:
+        self.messages.append(f"{done}/{total} {unit} {message}")
+        self.stopping = self.stopping or done >= self.stop_at
+
+    def metric(self, name: str, step: int, value: float) -> None:
+        self.metrics.setdefault((name, step), value)  # as the store does: what is there stays
+
+    def facts(self, prompt_hashes: dict[str, str]) -> None:
+        self.facts_ |= prompt_hashes
+
+    def curve(self, name: str) -> list[float]:
+        return [
+            value
+            for (metric, _), value in sorted(self.metrics.items(), key=lambda m: m[0][1])
+            if metric == name
+        ]
+
+
+@pytest.fixture(scope="session")
+def coin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Llama taught for a second to box Positive or Negative at random after ``<new>digit</new>``."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from training.nano.tokenizer import build_tokenizer
+
+    tokenizer = build_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=128,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    rng = random.Random(0)
+    for _ in range(60):
+        texts = [
+            f"{prompt(rng.randrange(10))}\\boxed{{{rng.choice(('Positive', 'Negative'))}}}<eos>"
+            for _ in range(16)
+        ]
+        rows = torch.tensor(tokenizer(texts)["input_ids"])
+        model(rows, labels=rows).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    folder = tmp_path_factory.mktemp("coin")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def prompt(digit: int) -> str:
+    return f"<new>{digit}</new>\n"
+
+
+def context(tmp_path: Path, coin: Path, run_id: int = 1, name: str | None = None, **grpo: Any) -> Context:
+    """A run whose examples are chosen already: the label of a digit is + below 5."""
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir(exist_ok=True)
+    if not (checkpoints / "coin").exists():
+        (checkpoints / "coin").symlink_to(coin)
+    rng = random.Random(1)
+    digits = [rng.randrange(10) for _ in range(64)]
+    rows = [Example(i, i, prompt(d), "+" if d < 5 else "-") for i, d in enumerate(digits)]
+    folder = tmp_path / "runs" / str(run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_set(
+        TrainingSet(tuple(rows[:48]), tuple(rows[48:]), {"train": 48, "held_out": 16}),
+        folder / "examples.jsonl",
+    )
+    settings = {
+        "steps": 16,
+        "prompts_per_batch": 8,
+        "generations": 4,
+        "steps_per_batch": 4,
+        "learning_rate": 1e-3,
+        "max_tokens": 8,
+        "save_every": 4,
+    }
+    data = {"kind": "train-judge", "base": "coin", "name": name, "grpo": settings | grpo}
+    return Context(resolve(TrainJudgeRecipe, data), tmp_path, run_id)
+
+
+def test_a_judge_learns_the_labels_and_is_saved_as_a_checkpoint(tmp_path: Path, coin: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    ctx = context(tmp_path, coin, steps=80, prompts_per_batch=16, name="learned")
+    result = train(ctx)
+
+    rewards = ctx.curve("reward")
+    assert len(rewards) == 20, "one reward a generation batch of four steps"
+    assert sum(rewards[:5]) / 5 < 0.6 < 0.75 < sum(rewards[-5:]) / 5
+    assert result["held_out_before"]["single"] < 0.65 < 0.8 < result["held_out_after"]["single"]
+    assert ctx.curve("held_out/accuracy") == [
+        result["held_out_before"]["single"],
+        result["held_out_after"]["single"],
+    ]
+    assert result["steps"] == 80 and ctx.messages[-1].startswith("80/80 steps reward ")
+    for name in ("loss", "entropy", "clip_ratio/high_mean", "clip_ratio/low_mean", "step_time"):
+        assert len(ctx.curve(name)) == 80, name
+    for name in ("reward_std", "frac_reward_zero_std", "completions/mean_length", "verdicts/none"):
+        assert len(ctx.curve(name)) == 20, name
+    # the ratio is 1 in the first step of a batch and leaves it afterwards: clipping acts
+    high = ctx.curve("clip_ratio/high_mean")
+    assert max(high[0::4]) == 0 and max(high) > 0
+
+    target = tmp_path / "checkpoints" / "learned"
+    check_checkpoint(target)
+    card = json.loads((target / CARD).read_text())
+    assert card["run_id"] == 1 and card["base_hash"] == check_checkpoint(coin).content_hash
+    assert card["recipe"]["grpo"]["steps"] == 80 and card["held_out_after"] == result["held_out_after"]
+    assert json.loads((target / "config.json").read_text())["dtype"] == "bfloat16"
+    assert (target / "generation_config.json").is_file()
+    assert AutoTokenizer.from_pretrained(target)(prompt(3)) == AutoTokenizer.from_pretrained(coin)(prompt(3))
+    before, after = (AutoModelForCausalLM.from_pretrained(path).lm_head.weight for path in (coin, target))
+    assert not (before.float() == after.float()).all()
+    kept = {path.name for path in (tmp_path / "runs" / "1" / "trainer").glob("checkpoint-*")}
+    assert kept == {"checkpoint-76", "checkpoint-80"}, "trainer checkpoints are pruned to two"
+
+
+def test_stopped_and_resumed_is_the_run_that_never_stopped(tmp_path: Path, coin: Path) -> None:
+    whole = context(tmp_path, coin, run_id=1)
+    expected = train(whole)
+
+    halves = context(tmp_path, coin, run_id=2)
+    halves.stop_at = 6
+    stopped = train(halves)
+    assert stopped["steps"] == 8, "it stops where a generation batch ends"
+    assert "checkpoint" not in stopped and not (tmp_path / "checkpoints" / "run-2").exists()
+
+    halves.stop_at, halves.stopping = 10**9, False
+    # labels may have changed since: the run keeps the examples that it began with (the store is not even read)
+    result = train(halves)
+    assert "continuing from checkpoint-8" in halves.lines
+    assert result == {**expected, "checkpoint": "run-2"}
+    for name in ("reward", "loss", "entropy", "clip_ratio/high_mean", "completions/mean_length"):
+        assert halves.curve(name) == whole.curve(name), name
+
+
+def test_a_torn_save_is_passed_over_when_resuming(tmp_path: Path, coin: Path) -> None:
+    ctx = context(tmp_path, coin)
+    ctx.stop_at = 7
+    train(ctx)
+    trainer = tmp_path / "runs" / "1" / "trainer"
+    (trainer / "checkpoint-12").mkdir()  # a kill cut the save off before its state was written
+    (trainer / "checkpoint-12" / "model.safetensors").write_bytes(b"torn")
+    assert last_checkpoint(trainer) == trainer / "checkpoint-8"
+    ctx.stop_at, ctx.stopping = 10**9, False
+    assert train(ctx)["steps"] == 16
+
+
+def test_a_finished_training_is_only_saved_again(tmp_path: Path, coin: Path) -> None:
+    ctx = context(tmp_path, coin, name="mine")
+    first = train(ctx)
+    again = train(ctx)  # as after a kill between the last step and the run's end
+    assert again == first
+    assert check_checkpoint(tmp_path / "checkpoints" / "mine")
+
+
+def test_a_taken_name_is_refused_before_anything_is_trained(tmp_path: Path, coin: Path) -> None:
+    ctx = context(tmp_path, coin, name="coin")
+    with pytest.raises(TrainingError, match="already a checkpoint 'coin'"):
+        train(ctx)
+    with pytest.raises(TrainingError, match="packaged"):
+        train(context(tmp_path, coin, name="nano"))
+    with pytest.raises(CheckpointError, match="cannot name a checkpoint"):
+        train(context(tmp_path, coin, name="../elsewhere"))
+    assert not ctx.lines and not (tmp_path / "runs" / "1" / "trainer").exists()
+
+
+def test_a_diverging_loss_ends_the_run_and_names_the_last_good_checkpoint(tmp_path: Path, coin: Path) -> None:
+    ctx = context(tmp_path, coin)
+    ctx.stop_at = 3
+    train(ctx)
+    ctx.stopping, ctx.stop_at = False, 10**9
+    poison(tmp_path / "runs" / "1" / "trainer" / "checkpoint-4")
+    with pytest.raises(TrainingError, match=r"(loss|grad_norm) became nan at step 6; .*checkpoint-4"):
+        train(ctx)
+    assert any(math.isnan(value) for (_, step), value in ctx.metrics.items() if step == 6)
+    assert not (tmp_path / "checkpoints" / "run-1").exists()
+
+
+def poison(checkpoint: Path) -> None:
+    """Let the next update be NaN, as after an overflow: Adam's second moments are negative."""
+    import torch
+
+    path = checkpoint / "optimizer.pt"
+    state = torch.load(path)
+    for moments in state["state"].values():
+        moments["exp_avg_sq"].fill_(-1.0)
+    torch.save(state, path)
+
+
+def test_prompts_are_plain_text_with_one_begin_token_and_no_chat_template(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    base = make_tiny_llama(tmp_path / "checkpoints" / "chatty")
+    data = {"base": "chatty", "grpo": {"steps": 4, "prompts_per_batch": 4, "max_tokens": 4}}
+    ctx = Context(resolve(TrainJudgeRecipe, data), tmp_path)
+    rows = [Example(i, i, f"is {i} right?\n", "+-"[i % 2]) for i in range(4)]
+    trainer = build_trainer(ctx, base, rows, tmp_path / "out")
+    seen = {}
+    generate = trainer.model.generate
+
+    def spy(**inputs: Any) -> Any:
+        seen.setdefault("ids", inputs["input_ids"].tolist())
+        return generate(**inputs)
+
+    trainer.model.generate = spy
+    trainer.train()
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    wanted = sorted(tokenizer.encode(row.prompt) for row in rows for _ in range(4))
+    assert sorted(seen["ids"]) == wanted
+    assert all(ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:] for ids in wanted)
+
+
+def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:
+    with pytest.raises(RecipeError, match=r"grpo: .*15 prompts × 3 generations = 45 completions.*= 4"):
+        resolve(TrainJudgeRecipe, {"grpo": {"prompts_per_batch": 15, "generations": 3}})
+
+
+def test_data_order_covers_every_example_before_any_comes_again() -> None:
+    order = data_order(5, batches=3, prompts_per_batch=4, seed=7)
+    assert len(order) == 12
+    assert sorted(order[:5]) == sorted(order[5:10]) == [0, 1, 2, 3, 4]
+    assert order == data_order(5, 3, 4, seed=7) != data_order(5, 3, 4, seed=8)
+    assert data_order(5, batches=6, prompts_per_batch=4, seed=7)[:12] == order
+
+
+def test_score_counts_votes_ties_and_missing_verdicts() -> None:
+    p, n = "positive", "negative"
+    accuracy = score([[p, p, n, p], [p, p, n, n], [None, None, None, n], [n, n, n, n]], ["+", "+", "-", "+"])
+    assert accuracy.single == (3 + 2 + 1 + 0) / 16
+    assert accuracy.majority == 2 / 4, "a tie is a miss, an empty verdict does not vote"
+    assert (accuracy.none, accuracy.split, accuracy.chunks, accuracy.k) == (3 / 16, 3 / 4, 4, 4)
+
+
+def test_only_known_numbers_of_a_log_are_kept() -> None:
+    logs = {
+        "loss": 0.5,
+        "epoch": 1.0,
+        "clip_ratio/high_mean": 0.1,
+        "reward": None,
+        "total_flos": 3,
+        "verdicts/none": 0,
+    }
+    assert kept_metrics(logs) == {"loss": 0.5, "clip_ratio/high_mean": 0.1, "verdicts/none": 0.0}

@@ -1,0 +1,293 @@
+"""GRPO on a generative judge with TRL: reward 1 where the verdict equals the label (StepWiser §3.3).
+
+Covers one run from the store's labels to a checkpoint that judges at once; resumes from its last checkpoint on the
+same curve. What is an example: ``sets``; the reward: ``rewards``; accuracy before and after: ``held_out``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoints import PACKAGED, check_name, checkpoints_folder, resolve_checkpoint
+from engine.errors import TrainingError
+from engine.judge import load_prompt
+from engine.llm.checkpoint import check_checkpoint
+from training.callbacks import last_checkpoint, run_callback, step_of
+from training.held_out import Accuracy, measure
+from training.rewards import verdict_reward
+from training.sets import Example, TrainingSet, label_examples, read_set, write_set
+
+if TYPE_CHECKING:
+    from engine.runs import RunContext
+    from training.jobs import Grpo, TrainJudgeRecipe
+
+CARD = "stepwiser.json"
+"""The file in a trained checkpoint that says which run made it from what."""
+
+
+def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
+    """Train and save the judge; returns counts, accuracy before and after, and the checkpoint's name.
+
+    A stopped run returns what it has, and continues from its last checkpoint and its own stored examples when
+    resumed. Raises TrainingError (name taken, set too small, NaN), CheckpointError (base) and RecipeError (rule).
+    """
+    recipe, grpo = ctx.recipe, ctx.recipe.grpo
+    target = free_target(ctx)
+    base = resolve_checkpoint(recipe.base, ctx.home)
+    base_hash = check_checkpoint(base).content_hash
+    prompt = load_prompt(recipe.prompt)
+    ctx.facts({prompt.name: prompt.hash})
+    folder = ctx.home / "runs" / str(ctx.run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = _examples(ctx, base, folder)
+    before = _before(ctx, base, data, folder)
+    result: dict[str, Any] = {"set": data.counts, "held_out_before": _asdict(before)}
+    if ctx.stopping:
+        return result
+
+    last = _trained(ctx, base, data, folder / "trainer")
+    result["steps"] = step_of(last)
+    if last is None or step_of(last) < grpo.steps:
+        return result
+
+    state = json.loads((last / "trainer_state.json").read_text(encoding="utf-8"))
+    result["reward"] = reward_curve(state["log_history"])
+    aside = folder / "final"
+    save_model(last, base, aside)
+    after = _measure(ctx, aside, data, stopping=lambda: False)  # seconds, and the run is all but done
+    _log_accuracy(ctx, "after", after, grpo.steps)
+    result |= {"held_out_after": _asdict(after), "checkpoint": target.name}
+    card = {"run_id": ctx.run_id, "base": recipe.base, "base_hash": base_hash, "prompt_hash": prompt.hash}
+    card |= {"recipe": recipe.model_dump(mode="json"), **result}
+    (aside / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    put_in_place(aside, target)
+    ctx.log(f"saved checkpoint {target.name}: name it as a judge's checkpoint to use it")
+    return result
+
+
+def free_target(ctx: RunContext[TrainJudgeRecipe]) -> Path:
+    """Folder that the new checkpoint will have. Raises TrainingError if another checkpoint has that name."""
+    name = check_name(ctx.recipe.name or f"run-{ctx.run_id}")
+    target = checkpoints_folder(ctx.home) / name
+    if name in PACKAGED:
+        raise TrainingError(
+            f"checkpoint name {name!r} belongs to the packaged checkpoint; set name to another one"
+        )
+    if target.exists() and _made_by(target) != ctx.run_id:
+        raise TrainingError(
+            f"there is already a checkpoint {name!r} in {target.parent}, not made by run {ctx.run_id}; "
+            "set name to another one, or leave it empty"
+        )
+    return target
+
+
+def _made_by(checkpoint: Path) -> int | None:
+    try:
+        card = json.loads((checkpoint / CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return card.get("run_id") if isinstance(card, dict) else None
+
+
+def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> TrainingSet:
+    """The run's examples: chosen once, kept beside the run, so that new labels do not change a resumed run."""
+    from transformers import AutoTokenizer
+
+    kept = folder / "examples.jsonl"
+    if kept.is_file():
+        return read_set(kept)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    data = label_examples(
+        ctx.store, ctx.recipe, lambda texts: [len(ids) for ids in tokenizer(list(texts))["input_ids"]]
+    )
+    write_set(data, kept)
+    ctx.log("examples: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in data.counts.items()))
+    return data
+
+
+def _before(
+    ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, folder: Path
+) -> Accuracy | None:
+    kept = folder / "before.json"
+    if kept.is_file():
+        return Accuracy(**json.loads(kept.read_text(encoding="utf-8")))
+    ctx.progress(0, ctx.recipe.grpo.steps, "steps", "measuring the base on held-out chunks")
+    before = _measure(ctx, base, data, stopping=lambda: ctx.stopping)
+    if before:
+        kept.write_text(json.dumps(asdict(before)), encoding="utf-8")
+    _log_accuracy(ctx, "before", before, 0)
+    return before
+
+
+def _measure(
+    ctx: RunContext[TrainJudgeRecipe], checkpoint: Path, data: TrainingSet, stopping: Callable[[], bool]
+) -> Accuracy | None:
+    grpo = ctx.recipe.grpo
+    return measure(
+        checkpoint,
+        data.held_out,
+        k=ctx.recipe.labels.held_out_k,
+        temperature=grpo.temperature,
+        max_tokens=grpo.max_tokens,
+        seed=ctx.seed,
+        stopping=stopping,
+    )
+
+
+def _log_accuracy(ctx: RunContext[TrainJudgeRecipe], when: str, accuracy: Accuracy | None, step: int) -> None:
+    if accuracy is None:
+        return
+    ctx.metric("held_out/accuracy", step, accuracy.single)
+    ctx.metric("held_out/majority", step, accuracy.majority)
+    ctx.log(
+        f"held-out accuracy {when} training: {accuracy.single:.3f} a judgment, {accuracy.majority:.3f} by majority of "
+        f"{accuracy.k} ({accuracy.chunks} balanced chunks, {accuracy.none:.1%} without a verdict)"
+    )
+
+
+def _trained(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, output: Path) -> Path | None:
+    """Train from the run's last checkpoint, or from ``base``, to the last step or a stop; the last checkpoint then."""
+    last = last_checkpoint(output)
+    if step_of(last) < ctx.recipe.grpo.steps:
+        ctx.log(f"continuing from {last.name}" if last else f"training from {ctx.recipe.base}")
+        trainer = build_trainer(ctx, base, data.train, output)
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    return last_checkpoint(output)
+
+
+def data_order(n: int, batches: int, prompts_per_batch: int, seed: int) -> list[int]:
+    """Indices of all prompts of a whole run: one seeded permutation of the n examples after the other.
+
+    Written out for the whole run, so that a resumed run goes on with the very next prompt, in whatever epoch.
+    """
+    rng = random.Random(seed)
+    order: list[int] = []
+    while len(order) < batches * prompts_per_batch:
+        order += rng.sample(range(n), n)
+    return order[: batches * prompts_per_batch]
+
+
+def build_trainer(
+    ctx: RunContext[TrainJudgeRecipe], base: Path, examples: Sequence[Example], output: Path
+) -> Any:
+    """A GRPOTrainer over plain-text prompts: no chat template; the tokenizer alone adds a begin token, as the door's
+    ``encode`` does. Weights are kept in float32: bfloat16 would round small updates away.
+
+    Raises TrainingError for a tokenizer that closes every text with an end token: answers would begin after it.
+    """
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+    from transformers.utils.logging import disable_progress_bar
+    from trl import GRPOTrainer
+
+    disable_progress_bar()  # the run's log is read line by line
+    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+    if tokenizer("1")["input_ids"][-1] == tokenizer.eos_token_id:
+        raise TrainingError(
+            f"the tokenizer of checkpoint {ctx.recipe.base!r} ends every text with its end token; "
+            "switch that off in its tokenizer.json (post_processor) before training"
+        )
+    grpo = ctx.recipe.grpo
+    batches = -(-grpo.steps // grpo.steps_per_batch)
+    rows = Dataset.from_list([{"prompt": e.prompt, "label": e.label} for e in examples])
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+        processing_class=tokenizer,
+        reward_funcs=verdict_reward,
+        args=_arguments(grpo, ctx.seed, output),
+        train_dataset=rows.select(data_order(len(rows), batches, grpo.prompts_per_batch, ctx.seed)),
+        callbacks=[run_callback(ctx, grpo.steps_per_batch)],
+    )
+    trainer.remove_callback(PrinterCallback)  # the callback above reports
+    return trainer
+
+
+def _arguments(grpo: Grpo, seed: int, output: Path) -> Any:
+    """TRL's settings. One generation batch is cut into ``steps_per_batch`` optimizer steps: from the second on the
+    policy has moved, the ratio leaves 1 and clipping acts (with one step a batch it never does)."""
+    import torch
+    from trl import GRPOConfig
+
+    gpu = torch.cuda.is_available()
+    return GRPOConfig(
+        output_dir=str(output),
+        max_steps=grpo.steps,
+        per_device_train_batch_size=grpo.prompts_per_batch * grpo.generations // grpo.steps_per_batch,
+        steps_per_generation=grpo.steps_per_batch,
+        gradient_accumulation_steps=1,
+        num_generations=grpo.generations,
+        num_iterations=1,
+        learning_rate=grpo.learning_rate,
+        lr_scheduler_type="constant",
+        epsilon=grpo.epsilon,
+        epsilon_high=grpo.epsilon_high,
+        beta=0.0,
+        temperature=grpo.temperature,
+        max_completion_length=grpo.max_tokens,
+        shuffle_dataset=False,  # data_order shuffles
+        # colocated vLLM syncs its weights on GPUs only; on a CPU transformers generate
+        use_vllm=gpu,
+        vllm_mode="colocate",
+        vllm_max_model_length=grpo.max_prompt_tokens + grpo.max_tokens,
+        use_cpu=not gpu,
+        bf16=gpu,
+        gradient_checkpointing=gpu,
+        dataloader_pin_memory=gpu,
+        seed=seed,
+        data_seed=seed,
+        logging_steps=1,
+        logging_nan_inf_filter=False,  # the callback must see a NaN
+        # a whole number of generation batches: a resumed trainer begins with a new one
+        save_steps=-(-grpo.save_every // grpo.steps_per_batch) * grpo.steps_per_batch,
+        save_total_limit=2,
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+
+def reward_curve(history: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Mean reward of the first and the last quarter of the generation batches."""
+    rewards = [float(entry["reward"]) for entry in history if entry.get("reward") is not None]
+    if not rewards:
+        return {}
+    quarter = max(1, len(rewards) // 4)
+    return {
+        "first_quarter": sum(rewards[:quarter]) / quarter,
+        "last_quarter": sum(rewards[-quarter:]) / quarter,
+    }
+
+
+def save_model(trained: Path, base: Path, folder: Path) -> None:
+    """The trainer's weights as bfloat16 safetensors, with the base's tokenizer and generation config, in ``folder``."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+    shutil.rmtree(folder, ignore_errors=True)
+    AutoModelForCausalLM.from_pretrained(trained, dtype=torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    if (base / "generation_config.json").is_file():  # the trainer's own carries the sampling of the training
+        GenerationConfig.from_pretrained(base).save_pretrained(folder)
+    check_checkpoint(folder)
+
+
+def put_in_place(aside: Path, target: Path) -> None:
+    """Move a finished folder to its name in one rename; a former result of the same run is replaced."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    former = aside.with_name("former")
+    shutil.rmtree(former, ignore_errors=True)
+    if target.exists():
+        os.replace(target, former)
+    os.replace(aside, target)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def _asdict(accuracy: Accuracy | None) -> dict[str, Any] | None:
+    return asdict(accuracy) if accuracy else None
