@@ -231,7 +231,7 @@ def bench_rollouts(
     pairs: Annotated[int, typer.Option(help="Interleaved pairs; the median counts")] = 3,
 ) -> None:
     """Our rollout stage against the same requests given straight to vLLM, and against one call per prefix."""
-    from app.bench import rollouts
+    from app.bench.rollouts import rollouts
 
     raise typer.Exit(rollouts(get_settings(), policy, pairs, console))
 
@@ -239,7 +239,7 @@ def bench_rollouts(
 @bench_app.command("annotate")
 def bench_annotate(policy: Annotated[str, typer.Option(help="Checkpoint by name")] = "nano") -> None:
     """20 problems × 2 trajectories rolled out with M = 16, once the LLM is loaded."""
-    from app.bench import annotate
+    from app.bench.rollouts import annotate
 
     raise typer.Exit(annotate(get_settings(), policy, console))
 
@@ -247,7 +247,7 @@ def bench_annotate(policy: Annotated[str, typer.Option(help="Checkpoint by name"
 @bench_app.command("memory")
 def bench_memory() -> None:
     """Resident memory of the pages' process after every page was opened."""
-    from app.bench import memory
+    from app.bench.memory import memory
 
     raise typer.Exit(memory(get_settings(), console))
 

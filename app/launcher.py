@@ -19,7 +19,7 @@ from app.settings import Settings
 from app.store import open_or_make_store
 from engine.errors import StepWiserError
 
-MAIN = Path(__file__).with_name("main.py")
+SERVE = Path(__file__).with_name("serve.py")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 START_S = 60.0
 END_S = 100.0
@@ -79,7 +79,7 @@ def pages_command(host: str, port: int) -> list[str]:
         "client.showErrorDetails": "none",
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "streamlit", "run", str(MAIN), *flags]
+    return [sys.executable, "-m", "streamlit", "run", str(SERVE), *flags]
 
 
 def wait_until_healthy(host: str, port: int, process: subprocess.Popen[bytes]) -> None:

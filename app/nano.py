@@ -9,15 +9,23 @@ from rich.console import Console
 from app.settings import Settings
 from engine.checkpoints import resolve_checkpoint
 from engine.llm import LLMSpec, open_llm
+from engine.recipes import read_recipe, resolve, set_fields
+
+RECIPE = Path(__file__).resolve().parents[1] / "training" / "nano" / "recipe.yaml"
 
 
 def train(settings: Settings, out: Path | None, recipe: Path | None, assignments: list[str], console: Console) -> None:
     """Train from scratch by the packaged recipe, or another, and print what came of it."""
-    from training.nano.recipe import load_recipe
+    from training.nano.recipe import NanoRecipe
     from training.nano.train import train_nano
 
+    data = set_fields(read_recipe(recipe or RECIPE), assignments)
     target = out or settings.checkpoints / "nano-new"
-    result = train_nano(load_recipe(recipe, assignments), target, progress=lambda text: console.print(text, markup=False))
+
+    def show(step: int, facts: dict[str, float]) -> None:
+        console.print(f"step {step}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()), markup=False)
+
+    result = train_nano(resolve(NanoRecipe, data), target, progress=show)
     for key, value in result.items():
         console.print(f"{key}: {value}", markup=False)
     console.print(f"checkpoint in {target}", markup=False)

@@ -16,7 +16,7 @@ from engine.errors import RecipeError
 from engine.llm import LLMSpec
 from engine.llm.base import Sampling
 
-R = TypeVar("R", bound="Recipe")
+R = TypeVar("R", bound=BaseModel)
 
 
 class Part(BaseModel):
