@@ -1,0 +1,106 @@
+"""What a run's row says in words and as cells of a row table: status, progress, pace. Not: a run's own page."""
+
+from __future__ import annotations
+
+from app.kinds import KINDS
+from app.settings import get_settings
+from app.widgets.chips import STATUSES
+from app.widgets.rows import Chip, Column, Progress, Row, Tone
+from app.widgets.when import ago, lasting
+from db.rows import RunRow
+
+ALIVE = ("queued", "running", "stalled")
+RUN_COLUMNS = (
+    Column("Run", "link"),
+    Column("Status", "chips"),
+    Column("Kind", "small"),
+    Column("Progress", "progress", "wide"),
+    Column("What it does", "text", "wide"),
+    Column("By", "small", "hide"),
+    Column("Queued", "small"),
+)
+TONES: dict[str, Tone] = {"green": "good", "red": "bad", "orange": "warn", "blue": "info", "gray": "quiet"}
+
+
+def shown_status(run: RunRow) -> str:
+    """The status, but a running run whose process has been silent for too long is called stalled at once."""
+    age = run.heartbeat_age_s
+    silent = age is not None and age > get_settings().stalled_after_s
+    return "stalled" if run.status == "running" and silent else run.status
+
+
+def status_cell(status: str) -> Chip:
+    colour, _, words = STATUSES.get(status, ("gray", "", status))
+    return Chip(words, TONES[colour])
+
+
+def kind_title(kind: str) -> str:
+    return KINDS[kind].title if kind in KINDS else kind.capitalize()
+
+
+def rate_text(rate: float | None, unit: str) -> str:
+    """Units a second, or a minute where that is the readable number."""
+    if rate is None:
+        return "–"
+    if rate < 1:
+        return f"{rate * 60:.1f} {unit}/min"
+    return f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"
+
+
+def amount_text(run: RunRow) -> str:
+    """How much is done, of how much."""
+    if run.total is None:
+        return f"{run.done:,} {run.unit}" if run.done else ""
+    return f"{run.done:,} / {run.total:,} {run.unit}"
+
+
+def share(run: RunRow) -> float | None:
+    """Done of total in [0, 1]; None where the total is not known."""
+    return None if not run.total else min(1.0, run.done / run.total)
+
+
+def progress_cell(run: RunRow) -> Progress:
+    """Bar and numbers; a run that waits has only words."""
+    status = shown_status(run)
+    parts = [amount_text(run)]
+    if status == "running":
+        parts += [rate_text(run.rate, run.unit)] if run.rate else []
+        parts += [f"{lasting(run.remaining_s)} to go"] if run.remaining_s is not None else []
+    tone = TONES[STATUSES.get(status, ("gray", "", ""))[0]]
+    text = " · ".join(part for part in parts if part)
+    return Progress(
+        share(run),
+        text or ("starting" if status == "running" else "–"),
+        tone,
+        bar=status in ALIVE and run.attempt > 0,
+    )
+
+
+def what_happens(run: RunRow) -> str:
+    """The one sentence that matters now: why it waits, what it does, why it failed."""
+    status = shown_status(run)
+    if status == "stalled":
+        return f"no sign of life for {lasting(run.heartbeat_age_s)}; resume it from its page"
+    if run.status == "queued":
+        return run.waiting_for or "waiting for the worker"
+    if run.stop_requested and run.status == "running":
+        return "stopping after the batch in hand"
+    return (run.error or run.message or "").strip().split("\n")[0]
+
+
+def run_row(run: RunRow) -> Row:
+    """Cells for ``RUN_COLUMNS``."""
+    return Row(
+        id=str(run.id),
+        href=f"/runs?run={run.id}",
+        label=f"Run {run.id}, {kind_title(run.kind)}, {shown_status(run)}",
+        cells=(
+            f"Run {run.id}",
+            [status_cell(shown_status(run))],
+            kind_title(run.kind),
+            progress_cell(run),
+            what_happens(run) or None,
+            run.actor,
+            ago(run.created_at, run.now),
+        ),
+    )
