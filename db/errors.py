@@ -48,6 +48,10 @@ class NotFoundError(StoreError):
     """An id that is not in the store."""
 
 
+class CursorError(StoreError):
+    """A page's cursor that is malformed or belongs to another filter or order."""
+
+
 class SnapshotError(StoreError):
     """A snapshot that cannot be read or contradicts what the store holds."""
 

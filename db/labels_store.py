@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, case, func, select, update
 from db.rows import Label
 from db.session import StoreBase, batches, columns, rows_of, upsert
 from db.tables import Chunk, ChunkLabel, Judgment, Trajectory
-from db.totals import LABEL_RULES, MAX_POSITION, NO_VERDICT, Delta
+from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop
 
 _FIELDS = [f.name for f in fields(Label)]
 
@@ -66,7 +66,7 @@ def _count(delta: Delta, position: int, label: Any, sign: int) -> None:
     for rule in LABEL_RULES:
         delta.add(f"labels/{rule}", getattr(label, rule) or NO_VERDICT, sign)
     if label.drop is not None:
-        delta.add("drop/position", str(min(position, MAX_POSITION)), sign, sign * label.drop)
+        count_drop(delta, position, label.drop, sign)
 
 
 def refresh_caches(db: Connection, trajectory_ids: Iterable[int]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from db.errors import NotFoundError
 from db.rows import AddedProblems, NewProblem, ProblemRow
 from db.session import StoreBase, batches, columns, insert_new, rows_of
-from db.tables import Problem
+from db.tables import Problem, Total
 from db.totals import Delta
 
 _COLUMNS = columns(ProblemRow, Problem)
@@ -59,10 +59,18 @@ class ProblemsStore(StoreBase):
             raise NotFoundError(f"there is no problem {problem_id}")
         return found[0]
 
+    def count_problems(self, dataset: str | None = None) -> int:
+        """How many problems a data set has, or all have."""
+        query = select(func.coalesce(func.sum(Total.n), 0)).where(Total.name == "problems/dataset")
+        if dataset is not None:
+            query = query.where(Total.key == dataset)
+        with self.read() as db:
+            return int(db.execute(query).scalar_one())
+
     def problems(
         self,
-        *,
         ids: Sequence[int] | None = None,
+        *,
         dataset: str | None = None,
         after: int = 0,
         limit: int | None = None,

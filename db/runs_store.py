@@ -7,17 +7,19 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from db.errors import NotFoundError, RunStateError
 from db.rows import MetricRow, RunRow
-from db.session import StoreBase, batches, columns, insert_new, one_at_a_time, rows_of, store_now
-from db.tables import RUN_KINDS, Metric, Run
+from db.session import StoreBase, columns, insert_new, one_at_a_time, rows_of, store_now
+from db.tables import RUN_KINDS, Judgment, Metric, Rollout, Run, Trajectory
 
 HEAVY_KINDS = frozenset(RUN_KINDS) - {"import"}
 """Kinds that use the device: one of them runs at a time."""
 RESUMABLE = ("stopped", "failed", "stalled")
 _RUN_COLUMNS = [Run.__table__.c[name] for name in RunRow.__dataclass_fields__ if name != "now"]
+
+_WRITTEN = {"trajectories": Trajectory.run_id, "rollouts": Rollout.run_id, "judgments": Judgment.run_id}
 
 
 class RunsStore(StoreBase):
@@ -259,12 +261,12 @@ class RunsStore(StoreBase):
                 series.setdefault(row.name, []).append(row)
         return series
 
-    def runs_exist(self, run_ids: Iterable[int]) -> set[int]:
-        """Those of the ids that are in the store."""
-        found: set[int] = set()
+    def written_by(self, run_id: int) -> dict[str, int]:
+        """{trajectories, rollouts, judgments: how many the run wrote}, each counted on its index."""
+        found = {}
         with self.read() as db:
-            for batch in batches(run_ids):
-                found.update(db.scalars(select(Run.id).where(Run.id.in_(batch))))
+            for name, column in _WRITTEN.items():
+                found[name] = db.execute(select(func.count()).where(column == run_id)).scalar_one()
         return found
 
 

@@ -20,7 +20,7 @@ from db.tables import Chunk, Judgment, Problem, Trajectory
 
 @dataclass(frozen=True)
 class ChunkInputs:
-    """One chunk's inputs: outcome counts of the prefix that ends with it, and each judge's verdicts."""
+    """One chunk's inputs: outcome counts of the prefix that ends with it."""
 
     chunk_id: int
     idx: int
@@ -32,7 +32,7 @@ class ChunkInputs:
 class LabelInputs:
     """Everything a trajectory's values follow from.
 
-    ``sample_counts``: outcomes of the solutions sampled from its prefix 0, itself included if ``is_own_sample``;
+    ``sample_counts``: outcomes of the solutions sampled from its prefix 0, itself counted if ``is_own_sample``;
     ``first_counts``: outcomes of rollouts of prefix 0.
     """
 
@@ -45,7 +45,7 @@ class LabelInputs:
 
 
 class SelectionStore(StagesStore):
-    """Reads in batches: memory does not grow with the number of trajectories."""
+    """Reads in batches: memory holds the ids of a selection and one batch of it."""
 
     def problem_ids(self, dataset: str) -> list[int]:
         """Ids of a data set's problems, ascending."""
@@ -72,15 +72,12 @@ class SelectionStore(StagesStore):
 
     def iterate_trajectories(self, *, batch: int, **where: Any) -> Iterator[list[StageTrajectory]]:
         """Whole trajectories of a selection, ascending by id, ``batch`` at a time; no session stays open between."""
-        chosen, after = _selected(**where).subquery(), 0
-        while True:
-            query = select(chosen.c.id).where(chosen.c.id > after).order_by(chosen.c.id).limit(batch)
-            with self.read() as db:
-                ids = list(db.scalars(query))
-            if not ids:
-                return
-            yield self.stage_trajectories(ids)
-            after = ids[-1]
+        with self.read() as db:
+            ids = list(
+                db.scalars(_selected(**where))
+            )  # chosen once: what is written meanwhile does not move it
+        for start in range(0, len(ids), batch):
+            yield self.stage_trajectories(ids[start : start + batch])
 
     def label_inputs(self, trajectory_ids: Sequence[int]) -> list[LabelInputs]:
         """Inputs of these trajectories, in their order; a few hundred at a time."""
@@ -89,22 +86,28 @@ class SelectionStore(StagesStore):
         with self.read() as db:
             for part in batches(trajectory_ids):
                 first = func.coalesce(Trajectory.value_prefix_id, Trajectory.prefix_id).label("first")
-                query = select(Trajectory.id, Trajectory.outcome, Trajectory.prefix_id, first)
+                query = select(
+                    Trajectory.id, Trajectory.outcome, Trajectory.prefix_id, Trajectory.draw, first
+                )
                 heads |= {row.id: row for row in db.execute(query.where(Trajectory.id.in_(part)))}
                 parts = select(Chunk.id, Chunk.trajectory_id, Chunk.idx, Chunk.prefix_id)
                 for row in db.execute(parts.where(Chunk.trajectory_id.in_(part)).order_by(Chunk.idx)):
                     chunks[row.trajectory_id].append(row)
         firsts = {row.first for row in heads.values() if row.first is not None}
-        counts = self.outcome_counts(firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id})
+        counts = self.outcome_counts(
+            firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id}
+        )
         samples = self.sample_counts(firsts)
         return [
             LabelInputs(
                 trajectory_id=i,
                 outcome=heads[i].outcome,
-                is_own_sample=heads[i].first is not None and heads[i].first == heads[i].prefix_id,
+                is_own_sample=_counts_itself(heads[i], samples),
                 sample_counts=samples.get(heads[i].first, {}),
                 first_counts=counts.get(heads[i].first, {}),
-                chunks=tuple(ChunkInputs(c.id, c.idx, c.prefix_id, counts.get(c.prefix_id, {})) for c in chunks[i]),
+                chunks=tuple(
+                    ChunkInputs(c.id, c.idx, c.prefix_id, counts.get(c.prefix_id, {})) for c in chunks[i]
+                ),
             )
             for i in trajectory_ids
             if i in heads
@@ -121,6 +124,13 @@ class SelectionStore(StagesStore):
                 ):
                     found.setdefault(chunk_id, {}).setdefault(judge_id, []).append(verdict)
         return found
+
+
+def _counts_itself(head: Any, samples: dict[int, dict[str, int]]) -> bool:
+    """Its own draw is one of those that count: without a gap below it, and from the prefix its values start from."""
+    if head.first is None or head.first != head.prefix_id:
+        return False
+    return head.draw < sum(samples.get(head.first, {}).values())
 
 
 def _selected(

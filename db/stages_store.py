@@ -32,7 +32,7 @@ class StagesStore(StoreBase):
     # ---- prefixes
 
     def ensure_prefixes(self, rows: Iterable[NewPrefix], *, run_id: int | None = None) -> dict[str, int]:
-        """{key: id}; those that are stored keep their base seed. Read it back with ``base_seeds``."""
+        """{key: id}; those that are stored keep their base seed. Read it back with ``prefixes``."""
         rows = list(rows)
         found: dict[str, int] = {}
         if not rows:
@@ -45,20 +45,12 @@ class StagesStore(StoreBase):
         return found
 
     def prefixes(self, prefix_ids: Iterable[int]) -> dict[int, PrefixRow]:
+        """{id: prefix}, with token ids and base seed: draw j has seed base + j."""
         found: dict[int, PrefixRow] = {}
         with self.read() as db:
             for batch in batches(prefix_ids):
                 query = select(*columns(PrefixRow, Prefix)).where(Prefix.id.in_(batch))
                 found.update({row.id: row for row in rows_of(PrefixRow, db.execute(query))})
-        return found
-
-    def base_seeds(self, prefix_ids: Iterable[int]) -> dict[int, int]:
-        """{prefix id: base seed}: draw j of the prefix has seed base + j."""
-        found: dict[int, int] = {}
-        with self.read() as db:
-            for batch in batches(prefix_ids):
-                for id_, seed in db.execute(select(Prefix.id, Prefix.base_seed).where(Prefix.id.in_(batch))):
-                    found[id_] = seed
         return found
 
     def set_prefix_errors(self, errors: Iterable[tuple[int, str | None]]) -> None:

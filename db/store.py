@@ -2,8 +2,8 @@
 
     store = open_store("sqlite:///stepwiser.db")
 
-Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, labels_store,
-judges_store, totals. Not: the schema's version (migrate), copies (snapshot), checks (check).
+Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
+labels_store, judges_store, reviews_store, totals; what pages read: reads_list, reads_trajectory. Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 
 from __future__ import annotations
@@ -13,13 +13,27 @@ from db.judges_store import JudgesStore
 from db.labels_store import LabelsStore
 from db.migrate import check_current, upgrade
 from db.problems_store import ProblemsStore
+from db.reads_list import ListReads
+from db.reads_trajectory import TrajectoryReads
+from db.reviews_store import ReviewsStore
 from db.runs_store import RunsStore
-from db.stages_store import StagesStore
+from db.selections import SelectionStore
 from db.totals import TotalsStore
 from db.worker_lock import WorkerLock
 
 
-class Store(RunsStore, WorkerLock, ProblemsStore, StagesStore, LabelsStore, JudgesStore, TotalsStore):
+class Store(
+    RunsStore,
+    WorkerLock,
+    ProblemsStore,
+    SelectionStore,
+    LabelsStore,
+    JudgesStore,
+    ReviewsStore,
+    TotalsStore,
+    ListReads,
+    TrajectoryReads,
+):
     """Short sessions over one engine; safe to share between threads. Every error it raises is a StoreError."""
 
 

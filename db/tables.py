@@ -180,6 +180,8 @@ class Trajectory(Base):
     checkpoint_hash: Mapped[str | None] = mapped_column(String(64))
     prefix_id: Mapped[int | None] = mapped_column(ForeignKey("prefixes.id"), index=True)
     """Prefix 0 that it was drawn from (sampled only); with ``draw`` unique. Its siblings give q_{-1}."""
+    value_prefix_id: Mapped[int | None] = mapped_column(ForeignKey("prefixes.id"), index=True)
+    """Prefix 0 under the policy whose rollouts give its values: the pass rate there (else its rollouts) is q_{-1}."""
     draw: Mapped[int | None]
     import_key: Mapped[str | None] = mapped_column(String(64))
     """Not sampled here: hash of policy and text, so that importing a file twice adds nothing."""

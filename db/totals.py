@@ -1,7 +1,7 @@
 """Counts that pages show without a scan: changed in the transaction that changes what they count, and recounted.
 
 Names: problems by dataset; trajectories by outcome, dataset and policy; chunks; rollouts by outcome; judgments by
-verdict; labels of each rule; drop by chunk position; reviewed chunks and trajectories.
+verdict; labels of each rule; Q lost (n: chunks with a known drop) and gained by chunk position; reviewed chunks and trajectories.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ class Delta:
         )
 
 
+def count_drop(delta: Delta, position: int, drop: float, sign: int) -> None:
+    """Where Q is lost and where it is gained, apart: under its own policy the signed mean is 0 at every position."""
+    key = str(min(position, MAX_POSITION))
+    delta.add("lost/position", key, sign, sign * max(drop, 0.0))
+    if drop < 0:
+        delta.add("gained/position", key, sign, -sign * drop)
+
+
 def head_of_chain(review: Any = Review) -> Any:
     """Condition: nobody supersedes this review."""
     later = Review.__table__.alias("later")
@@ -87,15 +95,15 @@ def recount(db: Connection) -> dict[tuple[str, str], tuple[int, float]]:
     for rule in LABEL_RULES:
         column = getattr(ChunkLabel, rule)
         count(f"labels/{rule}", func.coalesce(column, NO_VERDICT))
-    for position, n, amount in db.execute(
-        select(Chunk.idx, func.count(), func.sum(ChunkLabel.drop))
+    moves = Delta()
+    rows: Any = db.execute(
+        select(Chunk.idx, ChunkLabel.drop)
         .join(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
         .where(ChunkLabel.drop.is_not(None))
-        .group_by(Chunk.idx)
-    ):
-        key = ("drop/position", str(min(position, MAX_POSITION)))
-        before = counted.get(key, (0, 0.0))
-        counted[key] = (before[0] + n, before[1] + (amount or 0.0))
+    )
+    for position, drop in rows:
+        count_drop(moves, position, drop, 1)
+    counted |= {key: (int(n), amount) for key, (n, amount) in moves.changes.items()}
     chunks = db.scalar(select(func.count()).select_from(Chunk))
     reviewed = db.scalar(select(func.count(Review.chunk_id.distinct())).where(in_force()))
     counted[("chunks", "all")] = (chunks or 0, 0.0)
@@ -123,6 +131,17 @@ class TotalsStore(StoreBase):
             ):
                 found.setdefault(name, {})[key] = (n, amount)
         return found
+
+    def counts(self) -> dict[str, int]:
+        """{problems, trajectories, chunks, rollouts, judgments: how many}."""
+        found = self.totals()
+        names = {"problems": "problems/dataset", "trajectories": "trajectories/outcome", "chunks": "chunks"}
+        names |= {"rollouts": "rollouts/outcome", "judgments": "judgments/verdict"}
+        return {noun: sum(n for n, _ in found.get(name, {}).values()) for noun, name in names.items()}
+
+    def is_empty(self) -> bool:
+        """True while there is no problem."""
+        return self.counts()["problems"] == 0
 
     def rebuild_totals(self) -> None:
         """Count everything anew: after a repair by hand."""

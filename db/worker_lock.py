@@ -64,6 +64,11 @@ class WorkerLock(StoreBase):
         with self.write() as db:
             db.execute(delete(Worker).where(Worker.name == LOCK, Worker.pid == pid, Worker.host == host))
 
+    def worker_alive(self, expires_s: float = EXPIRES_S) -> bool:
+        """True while a worker's heartbeat is recent."""
+        worker = self.worker()
+        return worker is not None and worker.age_s < expires_s
+
     def worker(self) -> WorkerRow | None:
         """Who holds the lock, dead or alive (see ``age_s``); None: nobody."""
         with self.read() as db:

@@ -156,6 +156,7 @@ def upgrade() -> None:
     sa.Column('policy', sa.String(length=200), nullable=False),
     sa.Column('checkpoint_hash', sa.String(length=64), nullable=True),
     sa.Column('prefix_id', sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
+    sa.Column('value_prefix_id', sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
     sa.Column('draw', sa.Integer(), nullable=True),
     sa.Column('import_key', sa.String(length=64), nullable=True),
     sa.Column('seed', sa.BigInteger(), nullable=True),
@@ -177,6 +178,7 @@ def upgrade() -> None:
     sa.CheckConstraint("outcome IN ('correct', 'wrong', 'unparsed', 'truncated', 'error')", name=op.f('ck_trajectories_outcome')),
     sa.CheckConstraint('draw >= 0', name=op.f('ck_trajectories_draw')),
     sa.ForeignKeyConstraint(['prefix_id'], ['prefixes.id'], name=op.f('fk_trajectories_prefix_id')),
+    sa.ForeignKeyConstraint(['value_prefix_id'], ['prefixes.id'], name=op.f('fk_trajectories_value_prefix_id')),
     sa.ForeignKeyConstraint(['problem_id'], ['problems.id'], name=op.f('fk_trajectories_problem_id')),
     sa.ForeignKeyConstraint(['run_id'], ['runs.id'], name=op.f('fk_trajectories_run_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_trajectories')),
@@ -188,6 +190,7 @@ def upgrade() -> None:
     op.create_index('ix_trajectories_n_disagree_id', 'trajectories', ['n_disagree', 'id'], unique=False)
     op.create_index('ix_trajectories_n_reviewed_id', 'trajectories', ['n_reviewed', 'id'], unique=False)
     op.create_index(op.f('ix_trajectories_prefix_id'), 'trajectories', ['prefix_id'], unique=False)
+    op.create_index(op.f('ix_trajectories_value_prefix_id'), 'trajectories', ['value_prefix_id'], unique=False)
     op.create_index('ix_trajectories_problem_id_id', 'trajectories', ['problem_id', 'id'], unique=False)
     op.create_index('ix_trajectories_run_id_id', 'trajectories', ['run_id', 'id'], unique=False)
     op.create_table('chunks',

@@ -1,0 +1,298 @@
+"""The list of trajectories: filters, full-text search over problems, sorted keyset pages, counts that stop.
+
+No OFFSET: a cursor holds where the page before ended (NULL flag, value, id) and is bound to filter and sort.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, literal_column, select, table, tuple_
+
+from db.errors import CursorError, StoreValueError
+from db.session import StoreBase, columns, rows_of
+from db.tables import Chunk, ChunkLabel, Problem, Total, Trajectory
+
+TRIGRAM = 3
+FEW = 2000
+"""Up to so many problems it is cheaper to look their trajectories up than to walk the sorted list."""
+PROBLEM_CHARS = 300
+
+
+@dataclass(frozen=True)
+class TrajectoryFilter:
+    """None: not filtered. ``search``: every word must occur in the problem's text. ``reviewed``: by anybody."""
+
+    dataset: str | None = None
+    policy: str | None = None
+    outcome: str | None = None
+    search: str | None = None
+    reviewed: bool | None = None
+    run_id: int | None = None
+
+
+@dataclass(frozen=True)
+class TrajectoryItem:
+    """A row of the list; ``problem_text`` is cut at 300 characters."""
+
+    id: int
+    problem_id: int
+    dataset: str
+    key: str
+    problem_text: str
+    policy: str
+    outcome: str
+    answer: str | None
+    n_chunks: int
+    biggest_drop: float | None
+    least_confidence: float | None
+    n_negative: int | None
+    n_disagree: int | None
+    n_reviewed: int
+    run_id: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class TrajectoryPage:
+    """Rows, and the cursors of the pages beside it (None: there is none)."""
+
+    rows: list[TrajectoryItem]
+    next: str | None
+    previous: str | None
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """By a column, then by id, both in one direction; rows where a nullable column is NULL come last."""
+
+    column: Any = None
+    ascending: bool = False
+    nullable: bool = True
+
+    @property
+    def segments(self) -> list[bool]:
+        """The stretches that a list consists of: with a value (False), then NULL (True)."""
+        if self.column is None:
+            return [True]
+        return [False, True] if self.nullable else [False]
+
+
+SORTS = {
+    "newest": _Sort(),
+    "drop": _Sort(Trajectory.biggest_drop),
+    "disagreement": _Sort(Trajectory.n_disagree),
+    "confidence": _Sort(Trajectory.least_confidence, ascending=True),
+    "unreviewed": _Sort(Trajectory.n_reviewed, ascending=True, nullable=False),
+}
+_Position = tuple[bool, Any, int]
+
+
+class ListReads(StoreBase):
+    """Reads of the list page."""
+
+    def trajectory_page(
+        self,
+        where: TrajectoryFilter,
+        *,
+        sort: str = "newest",
+        cursor: str | None = None,
+        backwards: bool = False,
+        limit: int = 50,
+    ) -> TrajectoryPage:
+        """One page. ``cursor`` is a page's ``next`` (or its ``previous``, with ``backwards``).
+
+        Raises CursorError for a cursor that belongs to another filter or sort, or to none.
+        """
+        if sort not in SORTS:
+            raise StoreValueError(f"trajectories can be sorted by {', '.join(SORTS)}, not by {sort!r}")
+        order = SORTS[sort]
+        position = _decode(cursor, where, sort) if cursor else None
+        with self.read() as db:
+            conditions = _conditions(db, where)
+            found = _walk(db, order, conditions, position, backwards, limit + 1)
+            more, found = len(found) > limit, found[:limit]
+            if backwards:
+                found.reverse()
+            rows = _items(db, [id_ for _, id_ in found])
+        ends = [_encode(_position(order, *found[i]), where, sort) for i in (0, -1)] if found else [None, None]
+        has_next = more if not backwards else cursor is not None
+        has_previous = more if backwards else cursor is not None
+        return TrajectoryPage(rows, ends[1] if has_next else None, ends[0] if has_previous else None)
+
+    def count_trajectories(self, where: TrajectoryFilter, *, stop: int = 1000) -> int:
+        """How many fit, counted up to ``stop`` + 1 (shown as "1,000+")."""
+        with self.read() as db:
+            fitting = select(Trajectory.id).where(*_conditions(db, where)).limit(stop + 1).subquery()
+            return db.execute(select(func.count()).select_from(fitting)).scalar_one()
+
+    def q_paths(self, trajectory_ids: Sequence[int]) -> dict[int, list[float | None]]:
+        """{id: [q before chunk 0, q after chunk 0, q after chunk 1, …]}, None where unknown."""
+        paths: dict[int, list[float | None]] = {}
+        query = (
+            select(Chunk.trajectory_id, ChunkLabel.q_before, ChunkLabel.q_after)
+            .outerjoin(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
+            .where(Chunk.trajectory_id.in_(trajectory_ids))
+            .order_by(Chunk.trajectory_id, Chunk.idx)
+        )
+        with self.read() as db:
+            for trajectory_id, before, after in db.execute(query):
+                paths.setdefault(trajectory_id, [before]).append(after)
+        return paths
+
+    def label_signs(self, trajectory_ids: Sequence[int]) -> dict[int, dict[str | None, int]]:
+        """{id: {"+": n, "-": n, None: n}} by rel-ratio at its default."""
+        signs: dict[int, dict[str | None, int]] = {}
+        query = (
+            select(Chunk.trajectory_id, ChunkLabel.rel_ratio, func.count())
+            .outerjoin(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
+            .where(Chunk.trajectory_id.in_(trajectory_ids))
+            .group_by(Chunk.trajectory_id, ChunkLabel.rel_ratio)
+        )
+        with self.read() as db:
+            for trajectory_id, sign, n in db.execute(query):
+                signs.setdefault(trajectory_id, {})[sign] = n
+        return signs
+
+    def datasets(self) -> list[str]:
+        """Names of the data sets that have problems."""
+        return self._keys("problems/dataset")
+
+    def policies(self) -> list[str]:
+        """Names of the policies that have trajectories."""
+        return self._keys("trajectories/policy")
+
+    def _keys(self, name: str) -> list[str]:
+        with self.read() as db:
+            return list(
+                db.scalars(select(Total.key).where(Total.name == name, Total.n > 0).order_by(Total.key))
+            )
+
+
+# ---- conditions
+
+
+def _conditions(db: Connection, where: TrajectoryFilter) -> list[Any]:
+    conditions: list[Any] = []
+    if where.policy is not None:
+        conditions.append(Trajectory.policy == where.policy)
+    if where.outcome is not None:
+        conditions.append(Trajectory.outcome == where.outcome)
+    if where.run_id is not None:
+        conditions.append(Trajectory.run_id == where.run_id)
+    if where.reviewed is not None:
+        # most are unreviewed: "+ 0" keeps their index out of the plan, so that the list is walked in its order
+        conditions.append(Trajectory.n_reviewed > 0 if where.reviewed else Trajectory.n_reviewed + 0 == 0)
+    if where.dataset is not None or (where.search and where.search.split()):
+        conditions.append(_of_problems(db, problem_query(db, where.dataset, where.search or "")))
+    return conditions
+
+
+def _of_problems(db: Connection, problems: Select[Any]) -> Any:
+    few = list(db.scalars(problems.limit(FEW + 1)))
+    if len(few) <= FEW:
+        return Trajectory.problem_id.in_(few)
+    return (Trajectory.problem_id + 0).in_(problems)  # "+ 0": walk the sorted list and ask of each row
+
+
+def problem_query(db: Connection, dataset: str | None, search: str) -> Select[Any]:
+    """Ids of the problems of a data set whose text holds every word of ``search`` (taken literally)."""
+    query = select(Problem.id)
+    if dataset is not None:
+        query = query.where(Problem.dataset == dataset)
+    words = search.replace("\0", " ").split()
+    by_index = [word for word in words if len(word) >= TRIGRAM] if db.dialect.name == "sqlite" else []
+    for word in words:
+        if word not in by_index:  # too short for a trigram, or no such index: read the texts
+            query = query.where(Problem.text.icontains(word, autoescape=True))
+    if by_index:
+        index = table("problem_fts")
+        quoted = " ".join('"' + word.replace('"', '""') + '"' for word in by_index)
+        hits: Any = (
+            select(literal_column("rowid"))
+            .select_from(index)
+            .where(literal_column("problem_fts").op("MATCH")(quoted))
+        )
+        query = query.where(Problem.id.in_(hits))
+    return query
+
+
+# ---- pages
+
+
+def _walk(
+    db: Connection,
+    order: _Sort,
+    conditions: list[Any],
+    position: _Position | None,
+    backwards: bool,
+    limit: int,
+) -> list[tuple[Any, int]]:
+    """(value, id) of up to ``limit`` rows from the position on, in the direction asked for."""
+    segments = order.segments[::-1] if backwards else order.segments
+    if position is not None:
+        segments = segments[segments.index(position[0]) :]
+    ascending = order.ascending != backwards
+    value = order.column if order.column is not None else literal_column("NULL")
+    found: list[tuple[Any, int]] = []
+    for null in segments:
+        keys = [Trajectory.id] if null else [order.column, Trajectory.id]
+        query = select(value, Trajectory.id).where(*conditions).limit(limit - len(found))
+        if order.column is not None and order.nullable:
+            query = query.where(order.column.is_(None) if null else order.column.is_not(None))
+        if position is not None and position[0] == null:
+            here = position[2:] if null else position[1:]
+            beyond = tuple_(*keys) > tuple_(*here) if ascending else tuple_(*keys) < tuple_(*here)
+            query = query.where(beyond)
+        query = query.order_by(*(key.asc() if ascending else key.desc() for key in keys))
+        found += [(v, id_) for v, id_ in db.execute(query)]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _items(db: Connection, ids: Sequence[int]) -> list[TrajectoryItem]:
+    text = func.substr(Problem.text, 1, PROBLEM_CHARS)
+    chosen = columns(TrajectoryItem, Trajectory, Problem, problem_text=text)
+    query = select(*chosen).join(Problem, Problem.id == Trajectory.problem_id).where(Trajectory.id.in_(ids))
+    rows = {row.id: row for row in rows_of(TrajectoryItem, db.execute(query))}
+    return [rows[id_] for id_ in ids]
+
+
+def _position(order: _Sort, value: Any, id_: int) -> _Position:
+    return (order.column is None or value is None, value, id_)
+
+
+def _digest(where: TrajectoryFilter, sort: str) -> str:
+    return sha256(json.dumps([asdict(where), sort], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _encode(position: _Position, where: TrajectoryFilter, sort: str) -> str:
+    data = json.dumps([_digest(where, sort), *position], separators=(",", ":"))
+    return base64.urlsafe_b64encode(data.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str, where: TrajectoryFilter, sort: str) -> _Position:
+    try:
+        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        digest, null, value, id_ = json.loads(data)
+        if (
+            not isinstance(id_, int)
+            or not isinstance(value, int | float | None)
+            or null not in SORTS[sort].segments
+        ):
+            raise ValueError("not a position")
+    except (ValueError, TypeError, binascii.Error, UnicodeDecodeError) as error:
+        raise CursorError(
+            f"cursor {cursor[:80]!r} is none of this list's: begin at its first page"
+        ) from error
+    if digest != _digest(where, sort):
+        raise CursorError("this cursor belongs to another filter or order: begin at the first page")
+    return bool(null), value, id_
