@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 ACTOR = "rosa"
-CHROMIUM_ARGS = (
-    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"
-).split()
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @dataclass

@@ -6,10 +6,10 @@ Not here: queries and writes (``db.store``, ``db.reads``).
 from __future__ import annotations
 
 import streamlit as st
-from db.store import Store
 
 from app.settings import get_settings
 from db.connect import connect
+from db.store import Store
 
 
 @st.cache_resource(show_spinner=False)

@@ -71,6 +71,12 @@ def escape_line(text: str, limit: int = 200) -> str:
     return escape_prose(line if len(line) <= limit else line[: limit - 1].rstrip() + "…")
 
 
+def code(text: str, limit: int = 60) -> str:
+    """A short value such as an answer as a code span: one line, cut at ``limit`` characters."""
+    line = " ".join(visible(text[: 4 * limit]).split()).replace("`", "ˋ")
+    return f"`{line if len(line) <= limit else line[: limit - 1] + '…'}`" if line else "(empty)"
+
+
 def to_markdown(text: str) -> str:
     """``text`` as safe markdown: prose escaped, line breaks kept, real mathematics as ``$…$`` and ``$$…$$``."""
     displays: list[str] = []
