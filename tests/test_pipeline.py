@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
 from db.check import check
+
 from db.rows import NewRollout
 from engine.judge import parse_verdict
 from engine.llm.base import Request
@@ -98,7 +98,9 @@ def test_the_order_in_which_completions_finish_changes_nothing(tmp_path: Path, o
         (tmp_path / name).mkdir()
         store = little.open_little(tmp_path / name)
         options = {} if chosen is None else {"order": chosen, "in_flight": 64}
-        sample_with(little.context(store, little.sample_recipe(), tmp_path), little.scripted_policy(**options))
+        sample_with(
+            little.context(store, little.sample_recipe(), tmp_path), little.scripted_policy(**options)
+        )
         roll_out(little.context(store, little.rollout_recipe(), tmp_path), little.scripted_policy(**options))
         stores.append(store)
     assert little.all_rollouts(stores[0]) == little.all_rollouts(stores[1])
@@ -108,9 +110,17 @@ def test_the_order_in_which_completions_finish_changes_nothing(tmp_path: Path, o
 
 def test_a_label_never_changes_when_unrelated_rollouts_arrive(sampled, tmp_path: Path):
     ids = sampled.trajectory_ids()
-    roll_out(little.context(sampled, little.rollout_recipe(select=Selection(trajectory_ids=ids[:1])), tmp_path), little.scripted_policy())
+    roll_out(
+        little.context(sampled, little.rollout_recipe(select=Selection(trajectory_ids=ids[:1])), tmp_path),
+        little.scripted_policy(),
+    )
     mine = little.all_labels(sampled)
-    roll_out(little.context(sampled, little.rollout_recipe(m=16, select=Selection(trajectory_ids=ids[8:])), tmp_path), little.scripted_policy())
+    roll_out(
+        little.context(
+            sampled, little.rollout_recipe(m=16, select=Selection(trajectory_ids=ids[8:])), tmp_path
+        ),
+        little.scripted_policy(),
+    )
     relabel(sampled, ids)
     place = [row[:3] for row in mine]
     assert [row for row in little.all_labels(sampled) if row[:3] in place] == mine
@@ -138,18 +148,28 @@ def test_a_prefix_that_does_not_fit_is_marked_and_the_rest_goes_on(sampled, tmp_
     assert marked and all("context" in p.error for p in marked)
 
 
-def test_a_request_that_the_door_could_not_serve_is_an_error_and_leaves_the_value_unknown(sampled, tmp_path: Path):
+def test_a_request_that_the_door_could_not_serve_is_an_error_and_leaves_the_value_unknown(
+    sampled, tmp_path: Path
+):
     llm = little.scripted_policy(fail=lambda request: "the device is on fire")
     roll_out(little.context(sampled, little.rollout_recipe(m=4), tmp_path), llm)
     assert {outcome for _, _, outcome, _, _ in little.all_rollouts(sampled)} == {"error"}
-    assert all(row[4:7] in ((5, None, None), (5, 0, 0), (5, 0, 1), (None, 0, 0), (None, 0, 1)) for row in little.all_labels(sampled))
+    assert all(
+        row[4:7] in ((5, None, None), (5, 0, 0), (5, 0, 1), (None, 0, 0), (None, 0, 1))
+        for row in little.all_labels(sampled)
+    )
     firsts = [row for row in little.all_labels(sampled) if row[2] == 0]
     assert firsts and all(row[8] is None and row[10] is None for row in firsts)
 
 
 def test_truncated_and_empty_outputs_are_kinds_of_their_own(tmp_path: Path):
     store = little.open_little(tmp_path)
-    texts = {0: "", 1: "<chunk>1+2=3</chunk>\nno box", 2: "<chunk>1+2=3" + " and on" * 100, 3: "<chunk>a<chunk>b</chunk>\n\\boxed{6}"}
+    texts = {
+        0: "",
+        1: "<chunk>1+2=3</chunk>\nno box",
+        2: "<chunk>1+2=3" + " and on" * 100,
+        3: "<chunk>a<chunk>b</chunk>\n\\boxed{6}",
+    }
     llm = ScriptedLLM(lambda prompt, seed: texts[seed % 4], name="odd")
     sample_with(little.context(store, little.sample_recipe(n=16), tmp_path), llm)
     rows = store.stage_trajectories(store.trajectory_ids())
@@ -171,9 +191,9 @@ def test_stopping_keeps_what_was_graded_and_resuming_completes_it(sampled, tmp_p
 
     def stop_after_three(requests):
         for count, completions in enumerate(served(requests), start=1):
-            yield completions
             if count == 3:
                 ctx.stop()
+            yield completions
 
     llm.stream = stop_after_three  # type: ignore[method-assign]
     roll_out(ctx, llm)
@@ -190,14 +210,19 @@ def test_judging_keeps_rationales_votes_and_verdicts_that_never_came(sampled, tm
     result = judge_with(little.context(sampled, little.judge_recipe(k=4), tmp_path), llm)
     chunk_ids = [c.id for t in sampled.stage_trajectories(sampled.trajectory_ids()) for c in t.chunks]
     verdicts = sampled.verdicts(chunk_ids)
-    assert len(verdicts) == 36 and all(len(v) == 4 for by_judge in verdicts.values() for v in by_judge.values())
+    assert len(verdicts) == 36 and all(
+        len(v) == 4 for by_judge in verdicts.values() for v in by_judge.values()
+    )
     said = Counter(v for by_judge in verdicts.values() for vs in by_judge.values() for v in vs)
     assert said["positive"] == result["positive"] > 0 and said["negative"] == result["negative"] > 0
     assert said[None] == result["none"] > 0
     with sampled.read() as db:
         for rationale, verdict in db.exec_driver_sql("SELECT rationale, verdict FROM judgments"):
             assert parse_verdict(rationale) == verdict
-    again = judge_with(little.context(sampled, little.judge_recipe(k=4), tmp_path), ScriptedLLM(little.judge, name="little-judge"))
+    again = judge_with(
+        little.context(sampled, little.judge_recipe(k=4), tmp_path),
+        ScriptedLLM(little.judge, name="little-judge"),
+    )
     assert again["positive"] + again["negative"] + again["none"] == 0
 
 
@@ -240,7 +265,10 @@ def test_requests_carry_the_exact_tokens_that_sampling_produced(sampled, tmp_pat
     starts = {p.token_ids for p in sampled.prefixes(range(1, 4)).values()}
     rows = sampled.stage_trajectories(sampled.trajectory_ids())
     allowed = {
-        start + row.token_ids[: row.chunks[0].token_end] for row in rows for start in starts if row.token_ids is not None
+        start + row.token_ids[: row.chunks[0].token_end]
+        for row in rows
+        for start in starts
+        if row.token_ids is not None
     }
     assert seen and all(request.prompt_token_ids in allowed for request in seen)
     assert Draws(max_tokens=200).sampling() == seen[0].sampling

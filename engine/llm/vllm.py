@@ -117,6 +117,8 @@ class VLLMDoor:
             self._streaming = False
             if flying and self._failure is None and self._llm is not None:
                 engine.abort_request(list(flying))
+                # vLLM forgets the draws of an aborted request but keeps the request they belong to.
+                engine.output_processor.parent_requests.clear()
 
     def _submit(self, engine: Any, key: str, request: Request) -> list[Completion] | None:
         """Hand a request to vLLM; its error completions if it cannot be served."""
@@ -167,14 +169,27 @@ class VLLMDoor:
         reason = f"request {request.id!r}: vLLM ended draw {index} with {output.finish_reason!r}"
         return Completion(request.id, index, self.decode(ids), ids, "error", reason)
 
+    @property
+    def vllm(self) -> Any:
+        """The ``vllm.LLM`` behind the door, for benchmarks that go round it."""
+        self._engine()
+        return self._llm
+
     def close(self) -> None:
         """Free the engine's memory. Closing twice is harmless."""
         if self._llm is None:
             return
-        llm, self._llm = self._llm, None
-        llm.llm_engine.engine_core.shutdown()
-        del llm
         _open_doors.discard(id(self))
+        engine, self._llm = self._llm.llm_engine, None
+        if _open_doors:
+            # vLLM's own shutdown would end the process-wide group, and with it every other door here: let go of
+            # the weights and the cache (held by the layers in this context) and leave the group.
+            if finalizer := getattr(engine.engine_core, "_finalizer", None):
+                finalizer.detach()
+            engine.vllm_config.compilation_config.static_forward_context.clear()
+        else:
+            engine.engine_core.shutdown()
+        del engine
         _free()
 
     def __enter__(self) -> Self:
@@ -256,13 +271,15 @@ def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
 
 
 def _root_cause(error: BaseException) -> str:
+    """The first error in the chain on one line, without pydantic's dump of the input."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {' '.join(str(error).partition(' [type=')[0].split())}"
 
 
 def _free() -> None:
     """Give memory back; the process-wide group that vLLM starts goes with the last open door."""
+    gc.unfreeze()  # vLLM freezes what it made at start, which would never be collected
     gc.collect()
     if not _open_doors:
         from vllm.distributed import cleanup_dist_env_and_memory
