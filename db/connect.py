@@ -7,6 +7,8 @@ begins IMMEDIATE: a deferred one that upgrades from read to write fails at once 
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -65,12 +67,7 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
         )
         connection.execute("PRAGMA foreign_keys = ON")
         if not read_only:
-            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            if mode != "wal":
-                raise StoreError(
-                    f"{store_name(url)}: write-ahead logging is not available here (journal mode {mode!r}); "
-                    "put the file on a local disk, not a network share"
-                )
+            _write_ahead(connection, busy_timeout_s, store_name(url))
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -78,6 +75,24 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
 
     return engine
+
+
+def _write_ahead(connection: Any, timeout_s: float, name: str) -> None:
+    """Switch to write-ahead logging, once in a file's life. Nobody waits for the switch but this loop."""
+    until = time.monotonic() + timeout_s
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+        else:
+            if mode != "wal":
+                raise StoreError(
+                    f"{name}: write-ahead logging is not available here (journal mode {mode!r}); "
+                    "put the file on a local disk, not a network share"
+                )
 
 
 def _postgres(url: URL, busy_timeout_s: float) -> Engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -60,10 +61,10 @@ _BUSY, _READONLY, _FULL, _CANTOPEN, _NOTADB, _CORRUPT = 5, 8, 13, 14, 26, 11
 UPGRADE = "run `stepwiser db upgrade`"
 
 
-def translate(error: SQLAlchemyError, where: str) -> StoreError:
+def translate(error: SQLAlchemyError | sqlite3.Error, where: str) -> StoreError:
     """The StoreError for a database error; ``where`` names the store (its URL without password)."""
-    original = error.orig if isinstance(error, DBAPIError) else None
-    said = str(original or error).strip()
+    original = error.orig if isinstance(error, DBAPIError) else error
+    said = str(original).strip()
     sqlite_code = getattr(original, "sqlite_errorcode", None)
     sql_state = getattr(original, "sqlstate", None)
     code = sqlite_code & 0xFF if sqlite_code is not None else None
@@ -99,7 +100,7 @@ def store_errors(where: str) -> Iterator[None]:
         yield
     except (ArgumentError, NoSuchModuleError) as error:
         raise StoreUnreachableError(f"{where} is not a usable database URL: {error}") from error
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, sqlite3.Error) as error:  # the latter while a connection is set up
         raise translate(error, where) from error
     except UnicodeEncodeError as error:
         piece = error.object[max(0, error.start - 20) : error.end + 20]
