@@ -19,7 +19,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 db_app = typer.Typer(no_args_is_help=True, help="The store: upgrade, check, dump.")
 sample_app = typer.Typer(no_args_is_help=True, help="The sample: load it, or make it anew.")
 nano_app = typer.Typer(no_args_is_help=True, help="The nano world: train its checkpoint, report its facts.")
-bench_app = typer.Typer(no_args_is_help=True, help="Benchmarks: a table, then one line of JSON; exit 1 where a bar is missed.")
+bench_app = typer.Typer(
+    no_args_is_help=True, help="Benchmarks: a table, then one line of JSON; exit 1 where a bar is missed."
+)
 for name, group in (("db", db_app), ("sample", sample_app), ("nano", nano_app), ("bench", bench_app)):
     app.add_typer(group, name=name)
 
@@ -85,7 +87,10 @@ def run(
     run_id = queue_run(store, kind, data, settings.actor, settings)
     if detach:
         alive = store.worker_alive()
-        console.print(f"run {run_id} is queued" + ("" if alive else "; no worker is running: start one with `stepwiser worker`"))
+        console.print(
+            f"run {run_id} is queued"
+            + ("" if alive else "; no worker is running: start one with `stepwiser worker`")
+        )
         return
     raise typer.Exit(follow(store, settings, run_id, console))
 
@@ -131,16 +136,24 @@ def resume(run_id: int, detach: bool = False) -> None:
 
 @app.command("import")
 def import_command(
-    file: Annotated[Path, typer.Argument(help="JSONL: problem, answer, and optionally solutions; or CSV of problems")],
-    dataset: Annotated[str | None, typer.Option(help="Data set to put them in; otherwise the file's, or its name")] = None,
-    cutter: Annotated[str | None, typer.Option(help="tags, blank-line, numbered-step or sentence; otherwise the best fit")] = None,
+    file: Annotated[
+        Path, typer.Argument(help="JSONL: problem, answer, and optionally solutions; or CSV of problems")
+    ],
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set to put them in; otherwise the file's, or its name")
+    ] = None,
+    cutter: Annotated[
+        str | None, typer.Option(help="tags, blank-line, numbered-step or sentence; otherwise the best fit")
+    ] = None,
 ) -> None:
     """Import problems, or one's own solutions. Bad lines are reported and left out; the rest is taken."""
     from app.store import open_or_make_store
     from engine.pipeline.imports import import_file
 
     settings = get_settings()
-    report = import_file(open_or_make_store(settings), file, dataset=dataset, cutter=cutter, actor=settings.actor)
+    report = import_file(
+        open_or_make_store(settings), file, dataset=dataset, cutter=cutter, actor=settings.actor
+    )
     for rejected in report.rejected:
         console.print(Text(f"left out: {rejected}"), style="yellow")
     console.print(Text(report.summary()))
@@ -152,7 +165,9 @@ def import_command(
 def export(
     file: Annotated[Path, typer.Argument(help="JSONL to write; - for standard output")],
     dataset: Annotated[str | None, typer.Option(help="Only this data set")] = None,
-    rule: Annotated[str, typer.Option(help="Rule whose labels stand where nobody reviewed")] = "rel-ratio:gamma=0.8",
+    rule: Annotated[
+        str, typer.Option(help="Rule whose labels stand where nobody reviewed")
+    ] = "rel-ratio:gamma=0.8",
 ) -> None:
     """Export the effective label of every chunk as JSONL."""
     from app.store import open_store
@@ -174,8 +189,9 @@ def upgrade() -> None:
 @db_app.command()
 def check() -> None:
     """Check foreign keys, orphans, chunks that do not rejoin, draws with gaps."""
-    from app.store import open_store
     from db.check import check as check_store
+
+    from app.store import open_store
 
     findings = check_store(open_store())
     for finding in findings:
@@ -207,7 +223,9 @@ def sample_make(
 
 @nano_app.command("train")
 def nano_train(
-    out: Annotated[Path | None, typer.Option(help="Folder of the new checkpoint; home/checkpoints/nano-new by default")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the new checkpoint; home/checkpoints/nano-new by default")
+    ] = None,
     recipe: Annotated[Path | None, typer.Option(help="YAML recipe; the packaged one by default")] = None,
     set_: Set = None,
 ) -> None:

@@ -111,9 +111,16 @@ def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
     stop = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     for signum in stop:
         signal.signal(signum, _interrupt)
-    with (settings.logs / "worker.log").open("ab") as worker_log, (settings.logs / "pages.log").open("ab") as pages_log:
+    with (
+        (settings.logs / "worker.log").open("ab") as worker_log,
+        (settings.logs / "pages.log").open("ab") as pages_log,
+    ):
         worker = subprocess.Popen(
-            [sys.executable, "-m", "app.worker"], stderr=worker_log, stdout=worker_log, env=env, start_new_session=True
+            [sys.executable, "-m", "app.worker"],
+            stderr=worker_log,
+            stdout=worker_log,
+            env=env,
+            start_new_session=True,
         )
         pages = subprocess.Popen(
             pages_command(host, port), stdout=pages_log, stderr=pages_log, env=env, start_new_session=True
@@ -141,11 +148,17 @@ def _watch(settings: Settings, worker: subprocess.Popen[bytes], pages: subproces
     while True:
         time.sleep(0.5)
         if pages.poll() is not None:
-            print(f"The pages ended with code {pages.returncode}; see {settings.logs / 'pages.log'}", file=sys.stderr)
+            print(
+                f"The pages ended with code {pages.returncode}; see {settings.logs / 'pages.log'}",
+                file=sys.stderr,
+            )
             return 1
         if worker.poll() is not None and not worker_gone:
             worker_gone = True
-            print(f"The worker ended with code {worker.returncode}; see {settings.logs / 'worker.log'}", file=sys.stderr)
+            print(
+                f"The worker ended with code {worker.returncode}; see {settings.logs / 'worker.log'}",
+                file=sys.stderr,
+            )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

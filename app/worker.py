@@ -107,7 +107,9 @@ class Worker:
             where = log_path(self.settings, run.id)
             status = "stopped" if self.child.stop_since is not None else "failed"
             self.store.finish_run(
-                run.id, status, error=f"its process ended with code {code} before it could say why; see {where}"
+                run.id,
+                status,
+                error=f"its process ended with code {code} before it could say why; see {where}",
             )
         self.child = None
 
@@ -120,7 +122,14 @@ def run_one(run_id: int, attempt: int) -> int:
     kind = kind_of(run.kind)
     recipe = resolve_recipe(run.kind, run.recipe)
     ctx = RunContext(
-        store, run_id, attempt, recipe, settings.home, run.actor, result=dict(run.result or {}), resumed=attempt > 1
+        store,
+        run_id,
+        attempt,
+        recipe,
+        settings.home,
+        run.actor,
+        result=dict(run.result or {}),
+        resumed=attempt > 1,
     )
     store.set_run_pid(run_id, os.getpid())
     return 0 if execute(ctx, kind.load()) in ("done", "stopped") else 1

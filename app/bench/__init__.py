@@ -33,7 +33,9 @@ def conclude(console: Console, name: str, rows: list[tuple[str, str]], bars: lis
     for what, value in rows:
         table.add_row(what, value)
     for bar in bars:
-        table.add_row(bar.name, f"{bar.value:.3g}  (bar {bar.sense} {bar.bar:g}: {'holds' if bar.holds else 'MISSED'})")
+        table.add_row(
+            bar.name, f"{bar.value:.3g}  (bar {bar.sense} {bar.bar:g}: {'holds' if bar.holds else 'MISSED'})"
+        )
     console.print(table)
     first = bars[0]
     line = {

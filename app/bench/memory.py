@@ -19,7 +19,13 @@ from app.settings import Settings
 from app.store import open_or_make_store
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 PAGES = ("", "trajectories", "trajectory?traj=1", "runs")
 
 
@@ -31,7 +37,9 @@ def memory(settings: Settings, console: Console) -> int:
         raise LaunchError("this bench opens the pages in a browser: pip install -e '.[dev]'") from error
     chromium = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
     if chromium is None:
-        raise LaunchError(f"this bench opens the pages in a browser; none of {', '.join(CHROMIUM)} is installed")
+        raise LaunchError(
+            f"this bench opens the pages in a browser; none of {', '.join(CHROMIUM)} is installed"
+        )
     with tempfile.TemporaryDirectory(prefix="stepwiser-bench-") as folder:
         own = Settings(home=Path(folder), actor="bench")
         load_sample(open_or_make_store(own))
@@ -50,7 +58,9 @@ def memory(settings: Settings, console: Console) -> int:
                 page = browser.new_page()
                 for name in PAGES * 2:
                     page.goto(f"http://127.0.0.1:{port}/{name}")
-                    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=60_000)
+                    page.wait_for_selector(
+                        "[data-testid=stApp][data-test-script-state=notRunning]", timeout=60_000
+                    )
                 browser.close()
             after = psutil.Process(process.pid).memory_info().rss / 1e6
         finally:

@@ -52,7 +52,9 @@ class Bench:
         """A store with the sampled solutions and no rollout, and the context of a rollout run in it."""
         draws = Draws(max_tokens=256)
         self.sample(name, draws)
-        recipe = RolloutRecipe(select=Selection(dataset=DATASET, per_problem=self.trajectories), m=self.m, draws=draws)
+        recipe = RolloutRecipe(
+            select=Selection(dataset=DATASET, per_problem=self.trajectories), m=self.m, draws=draws
+        )
         return self._context(name, recipe)
 
     def sample(self, name: str, draws: Draws) -> None:
@@ -63,7 +65,10 @@ class Bench:
     def requests(self) -> list[Request]:
         """Exactly what the stage asks the door for."""
         ctx = self.fresh("requests")
-        return [request for request, _ in Rolling(ctx, self.llm, load_prompt(ctx.recipe.prompt, ["problem"])).requests()]
+        return [
+            request
+            for request, _ in Rolling(ctx, self.llm, load_prompt(ctx.recipe.prompt, ["problem"])).requests()
+        ]
 
     def empty_cache(self) -> None:
         self.llm.vllm.reset_prefix_cache()
@@ -88,7 +93,10 @@ def _straight(bench: Bench, calls: list[list[Request]]) -> tuple[int, float]:
             [{"prompt_token_ids": list(r.prompt_token_ids)} for r in requests],
             [
                 SamplingParams(
-                    n=r.n, seed=r.seed, temperature=r.sampling.temperature, top_p=r.sampling.top_p,
+                    n=r.n,
+                    seed=r.seed,
+                    temperature=r.sampling.temperature,
+                    top_p=r.sampling.top_p,
                     max_tokens=min(r.sampling.max_tokens, bench.llm.info.context - len(r.prompt_token_ids)),
                 )
                 for r in requests
@@ -99,7 +107,9 @@ def _straight(bench: Bench, calls: list[list[Request]]) -> tuple[int, float]:
     return tokens, time.perf_counter() - started
 
 
-def open_bench(settings: Settings, policy: str, folder: Path, problems: int, trajectories: int, m: int) -> Bench:
+def open_bench(
+    settings: Settings, policy: str, folder: Path, problems: int, trajectories: int, m: int
+) -> Bench:
     """Open the policy and warm it up."""
     path = resolve_checkpoint(policy, settings.home)
     llm = open_llm(LLMSpec(checkpoint=str(path), name=policy))
@@ -131,7 +141,10 @@ def rollouts(settings: Settings, policy: str, pairs: int, console: Console) -> i
         rows.append((f"{name}, tokens/s", "  ".join(f"{rate:,.0f}" for rate in rates)))
     against_vllm = median(a / b for a, b in zip(ours, straight, strict=True))
     against_loop = median(a / b for a, b in zip(ours, looped, strict=True))
-    bars = [Bar("against straight vLLM", against_vllm, 0.7), Bar("against one call per prefix", against_loop, 1.3)]
+    bars = [
+        Bar("against straight vLLM", against_vllm, 0.7),
+        Bar("against one call per prefix", against_loop, 1.3),
+    ]
     return conclude(console, "rollouts", rows, bars)
 
 
@@ -145,5 +158,8 @@ def annotate(settings: Settings, policy: str, console: Console) -> int:
         result = roll_out(ctx, bench.llm)
         seconds = time.perf_counter() - started
         bench.llm.close()
-    rows = [(name, str(result[name])) for name in ("trajectories", "prefixes", "done", "tokens_per_s", "labelled_chunks")]
+    rows = [
+        (name, str(result[name]))
+        for name in ("trajectories", "prefixes", "done", "tokens_per_s", "labelled_chunks")
+    ]
     return conclude(console, "annotate", rows, [Bar("seconds", seconds, 30.0, "<=")])

@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.settings import Settings
 from db.snapshot import dump, load
+
+from app.settings import Settings
 from db.store import Store
 from engine.errors import RunError
 from engine.pipeline.imports import import_file
@@ -44,7 +45,9 @@ def make_sample(settings: Settings, out: Path | None, assignments: list[str]) ->
         worker = Worker(store, own)
         for data in recipe["runs"]:
             run_id = queue_run(store, data["kind"], data, ACTOR, own)
-            worker.serve(until=lambda run_id=run_id: store.run(run_id).ended_at is not None and worker.child is None)
+            worker.serve(
+                until=lambda run_id=run_id: store.run(run_id).ended_at is not None and worker.child is None
+            )
             run = store.run(run_id)
             print(f"{run.kind}: {run.status}, {run.result}", flush=True)
             if run.status != "done":

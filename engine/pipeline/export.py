@@ -67,9 +67,7 @@ def effective_rows(store: Store, rule: Rule, dataset: str | None = None) -> Iter
                     "confidence": confidence(rule, before, after),
                     "q_before": _value(before),
                     "q_after": _value(after),
-                    "reviews": [
-                        {"actor": r.actor, "verdict": r.verdict, "comment": r.comment} for r in said
-                    ],
+                    "reviews": [{"actor": r.actor, "verdict": r.verdict, "comment": r.comment} for r in said],
                 }
 
 

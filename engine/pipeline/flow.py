@@ -83,7 +83,9 @@ def stream_graded(
         reference = references.pop(request_id)
         waiting[request_id] = _Waiting(list(completions))
         for completion in completions:
-            grader.submit((request_id, completion.index), completion.text, reference, completion.finish_reason)
+            grader.submit(
+                (request_id, completion.index), completion.text, reference, completion.finish_reason
+            )
         yield from collect(grader.results())
         if stopping():
             break

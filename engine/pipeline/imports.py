@@ -59,7 +59,11 @@ def import_file(
     except BaseException as problem:
         store.finish_run(report.run_id, "failed", error=f"{type(problem).__name__}: {problem}")
         raise
-    result = {"problems": report.problems, "trajectories": report.trajectories, "left_out": len(report.rejected)}
+    result = {
+        "problems": report.problems,
+        "trajectories": report.trajectories,
+        "left_out": len(report.rejected),
+    }
     store.finish_run(report.run_id, "done", result=result)
     return report
 
@@ -85,7 +89,9 @@ def _import_batch(
         for solution in row.solutions
     ]
     texts = [rejoin(solution.cut) for _, _, solution in solutions]
-    grades = grader.grade_many([(text, ref, None) for text, (_, ref, _) in zip(texts, solutions, strict=True)])
+    grades = grader.grade_many(
+        [(text, ref, None) for text, (_, ref, _) in zip(texts, solutions, strict=True)]
+    )
     rows = [
         _trajectory(problem_id, solution, text, grade)
         for (problem_id, _, solution), text, grade in zip(solutions, texts, grades, strict=True)

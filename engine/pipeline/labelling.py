@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from db.rows import Label
 from db.selections import LabelInputs
@@ -49,4 +50,4 @@ def prefix_values(inputs: LabelInputs) -> list[Value]:
 def chunk_values(inputs: LabelInputs) -> list[tuple[Value, Value]]:
     """(value before, value after) of each chunk in order."""
     values = prefix_values(inputs)
-    return list(zip(values, values[1:], strict=False))
+    return list(pairwise(values))

@@ -62,7 +62,13 @@ class Rolling:
         trajectories, chunks = ctx.store.count_selection(**ctx.recipe.select.model_dump())
         self.expected = max(0, chunks - trajectories) * ctx.recipe.m
         self.pace = Pace(ctx, "rollouts", 0, self.expected)
-        self.counts = {"trajectories": 0, "prefixes": 0, "shared_prefixes": 0, "too_long": 0, "labelled_chunks": 0}
+        self.counts = {
+            "trajectories": 0,
+            "prefixes": 0,
+            "shared_prefixes": 0,
+            "too_long": 0,
+            "labelled_chunks": 0,
+        }
         self._seen: set[int] = set()
         self._asked: dict[str, _Asked] = {}
         self._waiting: dict[int, set[int]] = defaultdict(set)
@@ -109,7 +115,10 @@ class Rolling:
         for k, chunk in enumerate(trajectory.chunks, start=1):
             text += chunk.lead + chunk.text + chunk.close
             if k in self._places(trajectory):
-                own = trajectory.token_ids is not None and trajectory.checkpoint_hash == self.llm.info.content_hash
+                own = (
+                    trajectory.token_ids is not None
+                    and trajectory.checkpoint_hash == self.llm.info.content_hash
+                )
                 if own and chunk.token_end is not None and trajectory.token_ids is not None:
                     ids = start + trajectory.token_ids[: chunk.token_end]
                 else:

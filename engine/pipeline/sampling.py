@@ -47,7 +47,9 @@ def _problem_ids(ctx: RunContext[SampleRecipe]) -> list[int]:
         ids = ctx.store.problem_ids(recipe.dataset)
     else:
         rows = [
-            NewProblem(recipe.dataset, p.key, p.text, p.answer, meta={"world": recipe.generate.world, "kind": p.kind})
+            NewProblem(
+                recipe.dataset, p.key, p.text, p.answer, meta={"world": recipe.generate.world, "kind": p.kind}
+            )
             for p in generate_problems(recipe.generate)
         ]
         added = ctx.store.add_problems(rows, run_id=ctx.run_id, actor=ctx.actor)
@@ -117,7 +119,13 @@ class _Stage:
             yield self._trajectory(problem_id, prefix_id, first_draw, request.seed, completion, grade)
 
     def _trajectory(
-        self, problem_id: int, prefix_id: int, first_draw: int, seed: int, completion: Completion, grade: Grade
+        self,
+        problem_id: int,
+        prefix_id: int,
+        first_draw: int,
+        seed: int,
+        completion: Completion,
+        grade: Grade,
     ) -> NewTrajectory:
         cut, note = cut_best(completion.text, truncated=completion.finish_reason != "stop")
         ends = token_ends(cut, completion.token_ids, self.llm.decode)
