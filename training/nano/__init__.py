@@ -1,0 +1,1 @@
+"""How the nano checkpoint is made: tokenizer, demonstrations, recipe, training, report."""
