@@ -28,7 +28,10 @@ _PLAIN = re.compile(
     rf"(?P<sign>-?)(?:(?P<whole>{_INTEGER})?(?P<decimals>\.\d+)|(?P<over>{_INTEGER})/(?P<under>\d+)"
     rf"|(?P<integer>{_INTEGER})|\\[dt]?frac\{{(?P<top>\d+)\}}\{{(?P<bottom>\d+)\}})"
 )
-_SCIENTIFIC = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}")
+_SCIENTIFIC = re.compile(
+    r"(?P<mantissa>[+-]?(?:\d+\.?\d*|\.\d+))"
+    r"(?:[eE](?P<e>[+-]?\d{1,3})|\s*(?:\\times|\\cdot|×)\s*10\^(?:\{(?P<braced>[+-]?\d{1,3})\}|(?P<power>\d)))"
+)
 # math-verify rounds to six decimals as soon as one side has a decimal point: numbers closer than this are its affair.
 _NEAR = Fraction(1, 400_000)
 # Full-width forms (１２，（５）) that Chinese texts use, and the ideographic space, as their ASCII twins.
@@ -53,12 +56,13 @@ def clean(answer: str) -> str:
 
 
 def _number(text: str) -> _Number | None:
-    """Read an integer, a decimal, a fraction or e-notation; None for all else, and for over-long digits."""
+    """Read an integer, decimal or fraction, e-notation or a power of ten; None for all else, and for many digits."""
     text = text.removeprefix("$").removesuffix("$").strip()
     if len(text) > 30:
         return None
-    if _SCIENTIFIC.fullmatch(text):
-        return _Number(Fraction(text), "scientific")
+    if scientific := _SCIENTIFIC.fullmatch(text):
+        exponent = scientific["e"] or scientific["braced"] or scientific["power"]
+        return _Number(Fraction(f"{scientific['mantissa']}e{exponent}"), "scientific")
     found = _PLAIN.fullmatch(text)
     if not found:
         return None
@@ -142,7 +146,9 @@ def _read(text: str) -> list[Any]:
     import math_verify
 
     number = _number(text)
-    if number and number.written == "scientific":  # math-verify takes the e for Euler's number
+    if (
+        number and number.written == "scientific"
+    ):  # math-verify takes an e for Euler's number and rounds 10^{-9} to 0
         text = f"\\frac{{{number.value.numerator}}}{{{number.value.denominator}}}"
     # Python's power is no LaTeX: only math-verify's reader of plain expressions knows it.
     source = text if "**" in text else f"\\boxed{{{text}}}"
