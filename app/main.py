@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-st.set_page_config(page_title="StepWiser Studio", page_icon=":material/stairs_2:", layout="wide")
+ICON = str(Path(__file__).with_name("icon.svg"))
+
+st.set_page_config(page_title="StepWiser Studio", page_icon=ICON, layout="wide")
+st.logo(ICON, size="small")
 
 page = st.navigation(
     [

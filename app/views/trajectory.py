@@ -1,14 +1,15 @@
-"""One trajectory: problem, chunks and Q curve; of the selected chunk its labels, judges, rollouts and review.
+"""One trajectory: problem, chunks and Q curve; of the selected chunk its judges, rollouts, labels and review.
 
 ``/trajectory?traj=…&chunk=…&rollout=…`` restores the view. Not here: finding trajectories (trajectories.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.widgets.access import get_store
 from app.widgets.address import Address, go, read_address
@@ -19,9 +20,8 @@ from app.widgets.evidence import fraction_words, show_judges, show_labels, show_
 from app.widgets.review_card import review_card, said
 from app.widgets.safe_text import code, escape_line, raw_toggle, show_text
 from app.widgets.value_curve import biggest_drop, summary, value_figure
-from db.reads_trajectory import TrajectoryView
-from db.selections import ChunkInputs
-from engine.labels import REL_RATIO, label
+from db.reads_trajectory import ChunkView, TrajectoryView
+from engine.labels import REL_RATIO, Label, label
 from engine.pipeline.labelling import prefix_values
 from engine.values import Value
 
@@ -29,6 +29,32 @@ CHUNKS_A_PAGE = 50
 MOST_SIBLINGS = 24
 MOST_ROLLOUTS = 512
 _LIST = "views/trajectories.py"
+_LIST_HEIGHT = 720
+"""Pixels of the list of chunks where it would push the selected chunk's detail out of sight."""
+_SHORT_LIST = 7
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the page shows: H + 1 values, a rel-ratio label each chunk, one page of chunks, the selected one."""
+
+    view: TrajectoryView
+    values: tuple[Value, ...]
+    labels: tuple[Label | None, ...]
+    chunks: tuple[ChunkView, ...]
+    selected: int | None
+    rollout: int | None
+    raw: bool
+
+    @property
+    def first(self) -> int:
+        """Index of the first chunk on this page of chunks."""
+        return page_start(self.selected)
+
+
+def page_start(selected: int | None) -> int:
+    """The first chunk of the page of chunks that holds ``selected``."""
+    return (selected or 0) // CHUNKS_A_PAGE * CHUNKS_A_PAGE
 
 
 def page() -> None:
@@ -50,48 +76,55 @@ def page() -> None:
     if view is None:
         no_such("trajectory", str(address.trajectory), page=_LIST, label="All trajectories")
         return
-    _show(view, address)
-
-
-def _show(view: TrajectoryView, address: Address) -> None:
-    inputs = get_store().label_inputs([view.id])[0]
-    values = prefix_values(inputs)
-    labels = [label(REL_RATIO, before, after) for before, after in pairwise(values)]
-    selected = _selected(view, address, values)
     raw = _header(view)
-    problem_side, curve_side = st.columns([5, 7], gap="medium")
-    with problem_side:
-        _problem(view, raw=raw)
-    with curve_side:
-        _curve(view, values, labels, selected)
-    chunk_side, detail_side = st.columns([5, 7], gap="medium")
-    with chunk_side:
-        _chunks(view, values, labels, selected, raw=raw)
-    if selected is not None:
-        with detail_side:
-            chunk = inputs.chunks[selected]
-            _detail(view, chunk, selected, (values[selected], values[selected + 1]), address.rollout, raw=raw)
+    shown = _read(view, address, raw)
+    above_left, above_right = st.columns([5, 7], gap="medium")
+    below_left, below_right = st.columns([5, 7], gap="medium")
+    with above_left:
+        _problem(view, raw)
+    with above_right:
+        _curve(shown)
+    with below_left:
+        _chunks(shown)
+        _siblings(view)
+    with below_right:
+        _detail(shown)
 
 
-def _selected(view: TrajectoryView, address: Address, values: Sequence[Value]) -> int | None:
+def _read(view: TrajectoryView, address: Address, raw: bool) -> Shown:
+    """Values and labels from the counts, and the chunks of one page."""
+    store = get_store()
+    values = prefix_values(store.label_inputs([view.id])[0])
+    selected = _selected(view, address, values)
+    return Shown(
+        view=view,
+        values=tuple(values),
+        labels=tuple(label(REL_RATIO, before, after) for before, after in pairwise(values)),
+        chunks=tuple(store.chunk_page(view.id, page_start(selected), CHUNKS_A_PAGE)),
+        selected=selected,
+        rollout=address.rollout,
+        raw=raw,
+    )
+
+
+def _selected(view: TrajectoryView, address: Address, values: list[Value]) -> int | None:
     """The chunk that the address names, else where most of the value is lost, else the first."""
     if address.chunk is not None and address.chunk < view.n_chunks:
         return address.chunk
     if address.chunk is not None:
+        there_are = f"its chunks are 0 to {view.n_chunks - 1}" if view.n_chunks else "it has none"
         st.error(
-            f"Trajectory {view.id} has no chunk {address.chunk}: "
-            + (f"its chunks are 0 to {view.n_chunks - 1}." if view.n_chunks else "it has none."),
-            icon=":material/link_off:",
+            f"Trajectory {view.id} has no chunk {address.chunk}: {there_are}.", icon=":material/link_off:"
         )
     drop = biggest_drop(values)
     return drop[0] if drop else 0 if view.n_chunks else None
 
 
 def _header(view: TrajectoryView) -> bool:
-    """Title, facts, ways on; returns whether text is shown raw."""
+    """Title and ways on; returns whether text is shown raw."""
     before, after = get_store().neighbours(view.id)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(f"### Trajectory {view.id} &nbsp; {outcome_chip(view.outcome)}", anchors=False)
+        st.markdown(f"## Trajectory {view.id} &nbsp; {outcome_chip(view.outcome)}", anchors=False)
         with st.container(horizontal=True, vertical_alignment="center", width="content", gap="small"):
             raw = raw_toggle()
             for words, icon, key, target in (
@@ -111,6 +144,17 @@ def _header(view: TrajectoryView) -> bool:
     return raw
 
 
+def _problem(view: TrajectoryView, raw: bool) -> None:
+    with st.container(gap="xsmall"):
+        st.caption("Problem")
+        show_text(view.problem, raw=raw)
+        given = code(view.answer) if view.answer is not None else "none"
+        st.markdown(f"Reference answer {code(view.reference)} · this solution's answer {given}")
+        st.caption(_facts(view))
+        if view.note:
+            st.caption(f":material/info: {escape_line(view.note, limit=400)}")
+
+
 def _facts(view: TrajectoryView) -> str:
     facts = [
         f"policy **{escape_line(view.policy, limit=60)}**",
@@ -125,20 +169,9 @@ def _facts(view: TrajectoryView) -> str:
     return " · ".join(facts)
 
 
-def _problem(view: TrajectoryView, *, raw: bool) -> None:
-    st.caption("Problem")
-    show_text(view.problem, raw=raw)
-    given = code(view.answer) if view.answer is not None else "none"
-    st.markdown(f"Reference answer {code(view.reference)} · this solution's answer {given}")
-    st.caption(_facts(view))
-    if view.note:
-        st.caption(f":material/info: {escape_line(view.note, limit=400)}")
-
-
-def _curve(
-    view: TrajectoryView, values: Sequence[Value], labels: Sequence[str | None], selected: int | None
-) -> None:
-    if not any(value.known for value in values[:-1]):
+def _curve(shown: Shown) -> None:
+    view = shown.view
+    if not any(value.known for value in shown.values[:-1]):
         empty_state(
             "Values unknown",
             "Nothing was rolled out from this solution. A rollout run on the Runs page draws its Q curve.",
@@ -156,56 +189,48 @@ def _curve(
 
     dark = st.context.theme.type == "dark"
     st.plotly_chart(
-        value_figure(values, labels, selected, dark=dark),
+        value_figure(shown.values, shown.labels, shown.selected, dark=dark),
         key=key,
         on_select=select_point,
         selection_mode="points",
         config={"displayModeBar": False, "scrollZoom": False, "doubleClick": False},
-        alt=summary(values),
+        alt=summary(shown.values),
     )
 
 
-def _chunks(
-    view: TrajectoryView,
-    values: Sequence[Value],
-    labels: Sequence[str | None],
-    selected: int | None,
-    *,
-    raw: bool,
-) -> None:
+def _chunks(shown: Shown) -> None:
     """The cards of the page of chunks that holds the selected one, then the tail."""
-    store = get_store()
-    first = (selected or 0) // CHUNKS_A_PAGE * CHUNKS_A_PAGE
-    chunks = store.chunk_page(view.id, first, CHUNKS_A_PAGE)
+    view, store = shown.view, get_store()
     votes = store.votes_of(view.id)
-    reviews = store.reviews_of(view.id)
-    _pager(view, first, "top")
-    for chunk in chunks:
-        signs = Signs(
-            values[chunk.idx],
-            values[chunk.idx + 1],
-            labels[chunk.idx],
-            votes.get(chunk.id, {}),
-            [row.verdict for row in said(reviews) if row.chunk_id == chunk.id],
-        )
-        chunk_card(
-            chunk.idx,
-            chunk.lead,
-            chunk.text,
-            signs,
-            selected=chunk.idx == selected,
-            raw=raw,
-            on_select=go,
-            args=(view.id, chunk.idx),
-        )
-    if first + CHUNKS_A_PAGE >= view.n_chunks and view.tail.strip():
-        with st.container(border=True, gap="xsmall", key="tail"):
-            st.markdown(f":gray[:small[after the last chunk]] {outcome_chip(view.outcome)}")
-            show_text(view.tail.strip(), raw=raw)
-    _pager(view, first, "bottom")
+    reviews = said(store.reviews_of(view.id))
+    _pager(shown)
+    with _list(len(shown.chunks)):
+        for chunk in shown.chunks:
+            signs = Signs(
+                before=shown.values[chunk.idx],
+                after=shown.values[chunk.idx + 1],
+                label=shown.labels[chunk.idx],
+                votes=votes.get(chunk.id, {}),
+                reviews=[row.verdict for row in reviews if row.chunk_id == chunk.id],
+            )
+            chunk_card(
+                chunk, signs, selected=chunk.idx == shown.selected, raw=shown.raw, trajectory_id=view.id
+            )
+        if shown.first + CHUNKS_A_PAGE >= view.n_chunks and view.tail.strip():
+            with st.container(border=True, gap="xsmall", key="tail"):
+                st.markdown(f":gray[:small[after the last chunk]] {outcome_chip(view.outcome)}")
+                show_text(view.tail.strip(), raw=shown.raw)
 
 
-def _pager(view: TrajectoryView, first: int, place: str) -> None:
+def _list(n_chunks: int) -> DeltaGenerator:
+    """The container of the cards: as high as they are, or scrolling where they are many."""
+    if n_chunks <= _SHORT_LIST:
+        return st.container(gap="xsmall", key="chunks")
+    return st.container(gap="xsmall", height=_LIST_HEIGHT, border=False, key="chunks")
+
+
+def _pager(shown: Shown) -> None:
+    view, first = shown.view, shown.first
     if view.n_chunks <= CHUNKS_A_PAGE:
         return
     last = min(first + CHUNKS_A_PAGE, view.n_chunks) - 1
@@ -213,7 +238,7 @@ def _pager(view: TrajectoryView, first: int, place: str) -> None:
         for words, target in (("Earlier", first - CHUNKS_A_PAGE), ("Later", first + CHUNKS_A_PAGE)):
             st.button(
                 words,
-                key=f"chunks-{words.lower()}-{place}",
+                key=f"chunks-{words.lower()}",
                 disabled=not 0 <= target < view.n_chunks,
                 on_click=go,
                 args=(view.id, target),
@@ -221,34 +246,30 @@ def _pager(view: TrajectoryView, first: int, place: str) -> None:
         st.caption(f"chunks {first} to {last} of {view.n_chunks}")
 
 
-def _detail(
-    view: TrajectoryView,
-    chunk: ChunkInputs,
-    idx: int,
-    around: tuple[Value, Value],
-    rollout: int | None,
-    *,
-    raw: bool,
-) -> None:
+def _detail(shown: Shown) -> None:
     """Everything about the selected chunk."""
-    store = get_store()
-    given = label(REL_RATIO, *around)
+    if shown.selected is None:
+        st.caption("This trajectory has no chunks.")
+        return
+    store, view, idx = get_store(), shown.view, shown.selected
+    before, after = shown.values[idx], shown.values[idx + 1]
+    chunk, given = shown.chunks[idx - shown.first], shown.labels[idx]
+    moved = f"Q {fraction_words(before)} → {fraction_words(after)}" if before.known or after.known else ""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(
-            f"#### Chunk {idx} of {view.n_chunks} &nbsp; {fraction_words(around[0])} → {fraction_words(around[1])}"
-        )
+        st.markdown(f"#### Chunk {idx} &nbsp; :gray[{moved}]", anchors=False)
         with st.container(horizontal=True, width="content", gap="xsmall"):
             _step("Previous chunk", "K", "keyboard_arrow_up", view, idx - 1)
             _step("Next chunk", "J", "keyboard_arrow_down", view, idx + 1)
-    review_card(chunk.chunk_id, idx, given)
-    st.markdown("##### Labels")
-    show_labels(*around)
-    st.markdown("##### Judges")
-    show_judges(store.judgments_of(chunk.chunk_id), given, raw=raw)
-    st.markdown("##### Rollouts after this chunk")
+    with st.container(key="selected-text"):
+        show_text(chunk.text, raw=shown.raw)
+    review_card(chunk.id, idx, given)
+    st.markdown("##### Judges", anchors=False)
+    show_judges(store.judgments_of(chunk.id), given, raw=shown.raw)
+    st.markdown("##### Rollouts after this chunk", anchors=False)
     rollouts = store.rollouts_of(chunk.prefix_id, limit=MOST_ROLLOUTS) if chunk.prefix_id is not None else []
-    show_rollouts(rollouts, around[1], (view.id, idx), rollout, store.rollout_text, raw=raw)
-    _siblings(view)
+    show_rollouts(rollouts, after, (view.id, idx), shown.rollout, store.rollout_text, raw=shown.raw)
+    st.markdown("##### Labels", anchors=False)
+    show_labels(before, after)
 
 
 def _step(words: str, key: str, icon: str, view: TrajectoryView, target: int) -> None:
@@ -268,18 +289,17 @@ def _siblings(view: TrajectoryView) -> None:
     others = [row for row in get_store().siblings(view.problem_id, MOST_SIBLINGS + 1) if row.id != view.id]
     if not others:
         return
-    st.markdown("##### Other solutions of this problem")
+    st.markdown("##### Other solutions of this problem", anchors=False)
     with st.container(horizontal=True, gap="xsmall"):
         for row in others[:MOST_SIBLINGS]:
-            icon = OUTCOMES[row.outcome][1]
             st.button(
                 f"{row.id}",
                 key=f"sibling-{row.id}",
-                icon=f":material/{icon}:",
+                icon=f":material/{OUTCOMES[row.outcome][1]}:",
                 type="tertiary",
                 on_click=go,
                 args=(row.id,),
-                help=f"{row.outcome}, {row.n_chunks} chunks",
+                help=f"Trajectory {row.id}: {OUTCOMES[row.outcome][2]}, {row.n_chunks} chunks",
             )
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from app.widgets.address import go
 from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.evidence import fraction_words
 from app.widgets.safe_text import show_text
+from db.reads_trajectory import ChunkView
 from engine.values import Value
 
 _BARE_TAG = "<chunk>"
@@ -55,32 +57,22 @@ def _vote(positive: int, negative: int, none: int) -> str:
     return f":{colour}[:material/{icon}: :small[{n}/{total}]]"
 
 
-def chunk_card(
-    idx: int,
-    lead: str,
-    text: str,
-    signs: Signs,
-    *,
-    selected: bool,
-    raw: bool,
-    on_select: object,
-    args: tuple[int, ...],
-) -> None:
-    """The card of chunk ``idx``; ``on_select(*args)`` is the callback of its button."""
-    with st.container(border=True, gap="xsmall", key=f"chunk-{idx}"):
-        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-            st.button(
-                f"{idx}",
-                key=f"select-{idx}",
-                type="primary" if selected else "secondary",
-                on_click=on_select,  # type: ignore[arg-type]
-                args=args,
-                help="shown on the right"
-                if selected
-                else f"Show labels, judges, rollouts and reviews of chunk {idx}",
-            )
-            st.markdown(signs.words() or ":gray[:small[nothing known yet]]")
-        between = lead.replace(_BARE_TAG, "").strip()
-        if between:
-            show_text(between, raw=raw)
-        show_text(text, raw=raw)
+def chunk_card(chunk: ChunkView, signs: Signs, *, selected: bool, raw: bool, trajectory_id: int) -> None:
+    """The card of one chunk; its button shows it in detail."""
+    idx = chunk.idx
+    with st.container(border=True, horizontal=True, wrap=False, gap="small", key=f"chunk-{idx}"):
+        st.button(
+            f"{idx}",
+            key=f"select-{idx}",
+            type="primary" if selected else "secondary",
+            on_click=go,
+            args=(trajectory_id, idx),
+            help="shown in detail" if selected else f"Show judges, rollouts and reviews of chunk {idx}",
+        )
+        with st.container(gap="xxsmall"):
+            if words := signs.words():
+                st.markdown(words)
+            between = chunk.lead.replace(_BARE_TAG, "").strip()
+            if between:
+                show_text(between, raw=raw)
+            show_text(chunk.text, raw=raw)

@@ -14,7 +14,6 @@ import streamlit as st
 
 from app.widgets.address import go
 from app.widgets.chips import chip, label_chip, outcome_chip, verdict_chip
-from app.widgets.empty import empty_state
 from app.widgets.safe_text import code, escape_line, show_text
 from app.widgets.value_curve import describe
 from db.reads_trajectory import JudgmentView, RolloutView, RolloutWhole
@@ -59,10 +58,14 @@ def _n(value: Fraction) -> str:
 
 def show_labels(before: Value, after: Value) -> None:
     """The three rules' labels of the chunk between two values, how sure each is, and why."""
+    given = label_all(before, after, DEFAULT_RULES)
+    if all(one.label is None for one in given.values()):
+        st.caption("No labels: a value before or after this chunk is unknown.")
+        return
     rows = ["| rule | label | confidence | because |", "|---|---|---|---|"]
-    for rule, given in label_all(before, after, DEFAULT_RULES).items():
-        sure = "" if given.confidence is None else f"{given.confidence:.0%}"
-        rows.append(f"| {rule.name} | {label_chip(given.label)} | {sure} | {why(rule, before, after)} |")
+    for rule, one in given.items():
+        sure = "" if one.confidence is None else f"{one.confidence:.0%}"
+        rows.append(f"| {rule.name} | {label_chip(one.label)} | {sure} | {why(rule, before, after)} |")
     st.markdown("\n".join(rows))
     flip = flip_gamma(before, after)
     turns = f" rel-ratio turns at γ\\* = {float(flip):.2f}." if flip is not None else ""
@@ -190,10 +193,7 @@ def _no_rollouts(value: Value) -> None:
             f"The solution ends here: {describe(value)}. A finished solution is graded, not rolled out."
         )
         return
-    empty_state(
-        "No rollouts from here yet",
-        "Roll out this trajectory's prefixes to see how often the policy still reaches the answer.",
-        page="views/runs.py",
-        label="Start a rollout run",
-        icon=":material/alt_route:",
+    st.caption(
+        "No rollouts from here yet. A rollout run shows how often the policy still reaches the answer."
     )
+    st.page_link("views/runs.py", label="Start a rollout run", icon=":material/alt_route:")

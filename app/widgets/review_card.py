@@ -137,11 +137,7 @@ def review_card(chunk_id: int, chunk_idx: int, rule_label: Label | None) -> None
     mine = next((row for row in said(history) if row.actor == me), None)
     label, source = in_force(history, rule_label)
     with st.container(border=True, gap="xsmall", key="review-card"):
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown(
-                f"**Review of chunk {chunk_idx}** &nbsp; effective label {label_chip(label)} {source}"
-            )
-            reviewing_as()
+        st.markdown(f"**Review** of chunk {chunk_idx}: effective label {label_chip(label)} :small[{source}]")
         if message := st.session_state.pop(_MESSAGE, None):
             st.warning(escape_line(message, limit=400), icon=":material/block:")
         if mine is not None and st.session_state.get(_CHANGING) != chunk_id:
@@ -150,6 +146,7 @@ def review_card(chunk_id: int, chunk_idx: int, rule_label: Label | None) -> None
             _ask(chunk_id, head)
         if history:
             _show_history(history)
+        reviewing_as()
 
 
 def _ask(chunk_id: int, head: int | None) -> None:

@@ -36,7 +36,7 @@ _BLANK_LINE = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 def visible(text: str) -> str:
     """``text`` with NUL, control, direction and other unseen marks written out; line ends become ``\\n``.
 
-    NUL is ␀, other C0 controls have their pictures, the rest is ⟦U+XXXX⟧; lone surrogates too.
+    Each is ⟦U+XXXX⟧, lone surrogates too; of marks stacked on one letter the first four stay.
     """
     text = text.replace("\r\n", "\n")
     return _STACKED.sub(r"\1⟦…⟧", _ODD.sub(_picture, text))
@@ -45,10 +45,6 @@ def visible(text: str) -> str:
 def _picture(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
     if char in "\u2028\u2029":
         return f"⟦U+{code:04X}⟧\n"
     if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") and char not in _KEPT_FORMAT:
