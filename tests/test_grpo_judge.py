@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoints import list_checkpoints
 from engine.errors import CheckpointError, RecipeError, TrainingError
 from engine.llm.checkpoint import check_checkpoint
 from engine.recipes import resolve
+from engine.runs import RunContext
+from tests.labelled_store import store_with
 from tests.tiny_llama import make_tiny_llama
 from training.callbacks import kept_metrics, last_checkpoint
 from training.grpo_judge import CARD, build_trainer, data_order, train
@@ -267,6 +270,39 @@ def test_prompts_are_plain_text_with_one_begin_token_and_no_chat_template(tmp_pa
     wanted = sorted(tokenizer.encode(row.prompt) for row in rows for _ in range(4))
     assert sorted(seen["ids"]) == wanted
     assert all(ids[0] == tokenizer.bos_token_id and tokenizer.bos_token_id not in ids[1:] for ids in wanted)
+
+
+def test_the_kind_of_run_trains_from_the_stores_labels(tmp_path: Path, coin: Path) -> None:
+    from training.jobs import train_judge
+
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "coin").symlink_to(coin)
+    store, _ = store_with(tmp_path, [(16, 2), (1, 12), (15, 1), (2, 13)] * 3)
+    grpo = {"steps": 4, "prompts_per_batch": 4, "generations": 2, "max_tokens": 8, "save_every": 4}
+    recipe = resolve(TrainJudgeRecipe, {"base": "coin", "name": "from-store", "grpo": grpo})
+    run_id = store.start_run("train-judge", recipe.model_dump(mode="json"), "ada", pid=1)
+    ctx = RunContext(store, run_id, 1, recipe, tmp_path, "ada")
+
+    result = train_judge(ctx)
+    assert result["steps"] == 4 and result["checkpoint"] == "from-store"
+    assert result["set"]["chunks"] == 36 and result["set"]["train"] > 0 < result["set"]["held_out"]
+    metrics = store.metrics(run_id)
+    assert [row.step for row in metrics["reward"]] == [1]
+    assert [row.step for row in metrics["loss"]] == [1, 2, 3, 4]
+    assert [row.step for row in metrics["held_out/accuracy"]] == [0, 4]
+    assert list(store.run(run_id).prompt_hashes) == ["judge_nano"]
+    assert "from-store" in list_checkpoints(tmp_path)
+
+
+def test_a_store_without_labels_fails_before_training_and_says_what_to_do(tmp_path: Path, coin: Path) -> None:
+    from db.store import open_store
+
+    ctx = context(tmp_path, coin)
+    (tmp_path / "runs" / "1" / "examples.jsonl").unlink()
+    ctx.store = open_store(f"sqlite:///{tmp_path / 'store.db'}", migrate=True)
+    with pytest.raises(TrainingError, match="roll out prefixes first"):
+        train(ctx)
+    assert not (tmp_path / "runs" / "1" / "trainer").exists()
 
 
 def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:
