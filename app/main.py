@@ -6,6 +6,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.widgets.safe_text import escape_line
+from db.errors import StoreError
+
 ICON = str(Path(__file__).with_name("icon.svg"))
 
 st.set_page_config(page_title="StepWiser Studio", page_icon=ICON, layout="wide")
@@ -25,4 +28,7 @@ page = st.navigation(
     ],
     position="top",
 )
-page.run()
+try:
+    page.run()
+except StoreError as error:
+    st.error(escape_line(f"The store cannot be used: {error}", limit=600), icon=":material/database_off:")

@@ -1,6 +1,6 @@
 """One store for the whole Streamlit process, opened once; sessions are short and belong to the store.
 
-Not here: queries and writes (``db.store``, ``db.reads``).
+Not here: queries and writes (``db.store``).
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 import streamlit as st
 
 from app.settings import get_settings
-from db.connect import connect
-from db.store import Store
+from db.store import Store, open_store
 
 
 @st.cache_resource(show_spinner=False)
 def _open(url: str) -> Store:
-    return Store(connect(url))
+    return open_store(url)
 
 
 def get_store() -> Store:

@@ -1,0 +1,188 @@
+"""The Trajectory page's script: what it shows, and that only the card on screen can store a review."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.settings import get_settings
+from app.views.trajectory import page_start
+from app.widgets.value_curve import BELOW, biggest_drop, describe, summary, value_figure
+from db.store import Store, open_store
+from engine.values import UNKNOWN, Value
+from tests.filled_store import Filled, filled_store
+
+MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
+    url, ids = filled_store(tmp_path_factory.mktemp("page"))
+    store = open_store(url)
+    yield store, url, ids
+    store.close()
+
+
+@pytest.fixture
+def open_at(
+    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Open]:
+    """Opens the page at an address; ``url`` another store."""
+
+    def run(url: str = filled[1], **address: object) -> AppTest:
+        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
+        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
+        monkeypatch.setenv("STEPWISER_ACTOR", "rosa")
+        get_settings.cache_clear()
+        app = AppTest.from_file(MAIN, default_timeout=60).run()
+        app.switch_page("views/trajectory.py")
+        for name, value in address.items():
+            app.query_params[name] = str(value)
+        return app.run()
+
+    yield run
+    get_settings.cache_clear()
+
+
+def words(app: AppTest) -> str:
+    assert not app.exception, app.exception[0].message
+    return "\n".join(str(e.value) for e in (*app.markdown, *app.caption, *app.error, *app.warning))
+
+
+def verdict_button(app: AppTest, key: str):  # type: ignore[no-untyped-def]
+    return next(b for b in app.button if b.key and b.key.startswith("verdict-") and b.key.endswith(f"-{key}"))
+
+
+def test_without_a_chunk_the_biggest_drop_is_selected(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    app = open_at(traj=filled[2].sampled[2])
+    said = words(app)
+    assert "Chunk 2 " in said and "wrong" in said
+    assert "She gives away 4" in said
+    assert "rel-effective" in said and "confidence" in said
+    assert "1 + / 3 −" in said  # the sharp judge's vote on the slip
+
+
+def test_only_the_open_rationale_and_rollout_are_sent(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    chunk = store.chunk_page(ids.sampled[2], 0, 50)[1]
+    assert chunk.prefix_id is not None
+    rollout = store.rollouts_of(chunk.prefix_id)[0]
+    closed = words(open_at(traj=ids.sampled[2], chunk=1))
+    assert closed.count("carry out one operation") == 2  # one for each judge, of eight judgments
+    assert "draw 0," not in closed
+    assert f"Rollout {rollout.id}: draw 0," in words(
+        open_at(traj=ids.sampled[2], chunk=1, rollout=rollout.id)
+    )
+
+
+def test_values_unknown_says_what_to_press(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    said = words(open_at(traj=filled[2].chinese))
+    assert "Values unknown" in said and "设原来有 $x$ 本" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ({"traj": 424242}, "no trajectory 424242"),
+        ({"traj": "1; drop"}, "1&#59; drop"),
+        ({"traj": "9" * 30}, "9999"),
+        ({"traj": 1, "chunk": 9}, "no chunk 9"),
+        ({"traj": 1, "chunk": 0, "rollout": 31337}, "no rollout 31337"),
+        ({}, "No trajectory chosen"),
+    ],
+)
+def test_addresses_that_name_nothing(open_at: Open, address: dict[str, object], message: str) -> None:
+    assert message in words(open_at(**address))
+
+
+def test_a_review_is_stored_with_its_comment_and_the_card_asks_no_more(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    chunk = store.chunk_page(ids.sampled[5], 0, 1)[0].id
+    app = open_at(traj=ids.sampled[5], chunk=0)
+    app.text_area[0].set_value("fine, for $5").run()
+    assert store.get_draft("rosa", chunk) == "fine, for $5"
+    verdict_button(app, "3").click().run()
+    assert [(s.review.verdict, s.review.comment) for s in store.history(chunk)] == [(1, "fine, for $5")]
+    assert "You said" in words(app) and store.get_draft("rosa", chunk) == ""
+    assert not [b for b in app.button if b.key and b.key.startswith("verdict-")]
+
+
+def test_a_press_for_another_card_is_refused_with_a_message(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    chunk = store.chunk_page(ids.sampled[6], 0, 1)[0].id
+    app = open_at(traj=ids.sampled[6], chunk=0)
+    button = verdict_button(app, "1")
+    app.session_state["review_card"] = (chunk + 1, "another card")
+    button.click().run()
+    assert "another card" in words(app) and not store.history(chunk)
+
+
+def test_a_review_changed_in_another_window_is_not_overwritten(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    chunk = store.chunk_page(ids.sampled[7], 0, 1)[0].id
+    app = open_at(traj=ids.sampled[7], chunk=0)
+    store.add_review(chunk, "elsewhere", "rosa", 1)
+    verdict_button(app, "1").click().run()
+    assert "Nothing was stored" in words(app)
+    assert [s.review.verdict for s in store.history(chunk)] == [1]
+
+
+def test_reviewers_who_disagree_leave_no_label(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    store, _, ids = filled
+    chunk = store.chunk_page(ids.sampled[0], 0, 4)[3].id
+    store.add_review(chunk, "a1", "ada", 1)
+    store.add_review(chunk, "b1", "ben", -1, "not for me")
+    said = words(open_at(traj=ids.sampled[0], chunk=3))
+    assert "reviewers disagree" in said and "**ben**" in said and "no label" in said
+
+
+def test_a_read_only_store_can_be_read_and_says_why_nothing_is_stored(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, url, ids = filled
+    chunk = store.chunk_page(ids.sampled[8], 0, 1)[0].id
+    read_only = url.replace("sqlite:///", "sqlite:///file:") + "?mode=ro&uri=true"
+    app = open_at(url=read_only, traj=ids.sampled[8], chunk=0)
+    verdict_button(app, "2").click().run()
+    assert "Nothing was stored" in words(app) and "read&#45;only" in words(app)
+    assert not store.history(chunk)
+
+
+def test_fifty_chunks_a_page(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    app = open_at(traj=filled[2].long, chunk=119)
+    assert len([b for b in app.button if b.key and b.key.startswith("select-")]) == 20
+    assert [page_start(i) for i in (None, 0, 49, 50, 119)] == [0, 0, 0, 50, 100]
+
+
+def test_the_curve_marks_the_biggest_drop_and_leaves_unknown_values_out() -> None:
+    values = [Value(12, 16), UNKNOWN, Value(13, 16), Value(2, 16), Value(exact=False)]
+    assert biggest_drop(values) == (2, 11 / 16)
+    figure = value_figure(values, ["+", None, "-", "-"], 2, dark=False)
+    line, drop, points = figure.data
+    assert line.y[1] is None and points.y[1] == BELOW
+    assert tuple(drop.x) == (2, 3)
+    assert points.marker.symbol == ("circle", "circle-open", "circle", "triangle-down", "diamond")
+    assert points.error_y.array[4] == points.error_y.arrayminus[4] == 0
+    assert "2 of 16 correct = 0.12, 95 % interval 0.03 to 0.34" in points.text[3]
+    assert "−0.69" in figure.layout.annotations[0].text
+    assert "biggest drop is 0.69 at chunk 2" in summary(values)
+
+
+def test_a_curve_that_never_falls_has_no_drop() -> None:
+    assert biggest_drop([Value(1, 4), Value(1, 4), Value(exact=True)]) is None
+    assert biggest_drop([UNKNOWN, UNKNOWN]) is None
+    assert describe(Value(8, 16, errors=4)) == "value unknown (4 of 20 not graded)"
