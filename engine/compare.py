@@ -46,13 +46,16 @@ class _Number:
     written: Literal["exact", "decimal", "scientific"]
 
 
+# An upright i is the imaginary unit and not a word.
+_UPRIGHT_LETTER = re.compile(r"\\(?:mathrm|text)\{([a-z])\}")
 # 5元 and 12 平方厘米 are the number; 5万 is not 5.
 _CJK_UNIT = re.compile(r"(?<=[\d})])\s*(?![万亿兆千百十成折])[\u4e00-\u9fff]{1,6}$")
 
 
 def clean(answer: str) -> str:
     """An answer without NUL, full-width characters, a stop or a Chinese unit behind it, white space around it."""
-    return _CJK_UNIT.sub("", answer.translate(_ASCII_TWINS).strip().rstrip("。").removesuffix(".").strip())
+    answer = answer.translate(_ASCII_TWINS).strip().rstrip("。").removesuffix(".").strip()
+    return _UPRIGHT_LETTER.sub(r"\1", _CJK_UNIT.sub("", answer))
 
 
 def _number(text: str) -> _Number | None:

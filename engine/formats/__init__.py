@@ -1,0 +1,1 @@
+"""One data-set format a file: read and write."""
