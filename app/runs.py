@@ -61,13 +61,21 @@ def forecast(store: Store, kind: str, recipe: Recipe) -> Forecast:
     """How much a recipe asks for, and how long that takes at the rate of the last such run."""
     unit = kind_of(kind).unit
     count = _count(store, recipe)
-    rate = store.last_rate(kind)
+    rate = _last_rate(store, kind, unit)
     seconds = count / rate if rate else None
     if seconds is None:
         text = f"{count:,} {unit}; no rate measured yet, so no time"
     else:
         text = f"{count:,} {unit}, about {duration(seconds)} at the last measured {rate:,.1f} {unit}/s"
     return Forecast(count, unit, rate, seconds, text)
+
+
+def _last_rate(store: Store, kind: str, unit: str) -> float | None:
+    """Units per second of the last such run that did anything, loading left out where the run measured it."""
+    for run in store.runs(20, kinds=[kind], statuses=["done", "stopped"]):
+        if rate := run.result.get(f"{unit}_per_s") or run.rate:
+            return float(rate)
+    return None
 
 
 def _count(store: Store, recipe: Recipe) -> int:

@@ -13,9 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from app.kinds import kind_of, resolve_recipe
 from app.settings import Settings, get_settings
@@ -23,6 +26,8 @@ from app.store import open_store
 from db.store import Store
 from engine.runs import RunContext, execute
 
+MODULE = "app.worker"
+"""What a run's own process executes."""
 POLL_S = 0.5
 STOP_GRACE_S = 90.0
 
@@ -47,7 +52,7 @@ class Worker:
         self.store, self.settings = store, settings
         self.child: Child | None = None
         self.ending = False
-        self.store.take_worker_lock(pid=os.getpid(), host=socket.gethostname())
+        self.store.take_worker_lock(pid=os.getpid(), host=socket.gethostname(), is_alive=psutil.pid_exists)
 
     def serve(self, until: Callable[[], bool] | None = None) -> None:
         """Poll for work. A signal ends it after its run has stopped."""
@@ -80,7 +85,7 @@ class Worker:
         self.settings.logs.mkdir(parents=True, exist_ok=True)
         with log_path(self.settings, run.id).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "app.worker", "run", str(run.id), str(run.attempt)],
+                [sys.executable, "-m", MODULE, "run", str(run.id), str(run.attempt)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -102,6 +107,8 @@ class Worker:
     def _reap(self) -> None:
         if self.child is None or self.child.process.poll() is None:
             return
+        with suppress(ProcessLookupError):  # what a killed run left behind: graders, dataloaders
+            os.killpg(self.child.process.pid, signal.SIGKILL)
         run, code = self.store.run(self.child.run_id), self.child.process.returncode
         if run.status in ("running", "stalled"):
             where = log_path(self.settings, run.id)

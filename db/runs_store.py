@@ -234,11 +234,6 @@ class RunsStore(StoreBase):
             now = store_now(db)
             return [RunRow(**row._mapping, now=now) for row in db.execute(query)]
 
-    def last_rate(self, kind: str, unit: str | None = None) -> float | None:
-        """Units per second of the last run of this kind that did anything: what a forecast multiplies with."""
-        done = [run for run in self.runs(20, kinds=[kind], statuses=["done", "stopped"]) if run.rate]
-        return next((run.rate for run in done if unit in (None, run.unit)), None)
-
     def add_metrics(self, run_id: int, rows: Iterable[tuple[str, int, float]]) -> None:
         """Numbers of a run as (name, step, value). A (name, step) that is stored already stays as it is."""
         with self.write() as db:

@@ -19,7 +19,7 @@ def list_checkpoints(home: Path) -> list[str]:
     """Names that a recipe may use, packaged ones first."""
     folder = checkpoints_folder(home)
     own = sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file()) if folder.is_dir() else []
-    return [name for name, path in PACKAGED.items() if path.is_dir()] + own
+    return [name for name, path in PACKAGED.items() if (path / "config.json").is_file()] + own
 
 
 def check_name(name: str) -> str:
@@ -33,7 +33,7 @@ def resolve_checkpoint(name: str, home: Path) -> Path:
     """Folder of the checkpoint called ``name``. Raises CheckpointError that lists what there is."""
     check_name(name)
     path = PACKAGED.get(name) or checkpoints_folder(home) / name
-    if not path.is_dir():
+    if not (path / "config.json").is_file():
         raise CheckpointError(
             f"there is no checkpoint {name!r}; there are {', '.join(list_checkpoints(home)) or 'none'}. "
             f"Put or link a folder with config.json, tokenizer and *.safetensors into {checkpoints_folder(home)}"
