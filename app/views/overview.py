@@ -6,6 +6,7 @@ Everything comes from the store's kept totals: no scan, however large the store.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -40,7 +41,7 @@ DATASET_COLUMNS = (
 def page() -> None:
     """The whole page; an empty store gets what to press instead."""
     st.title("Overview", anchor=False)
-    totals = get_store().total_counts()
+    totals = get_store().totals()
     if not totals.get("problems/dataset"):
         _nothing_yet()
         st.fragment(_alive, run_every=5)()
@@ -96,8 +97,7 @@ def _alive() -> None:
         st.caption(":material/bedtime: No run is alive.")
         return
     st.markdown("**Alive now**")
-    if opened := row_table(RUN_COLUMNS, [run_row(run) for run in runs], label="Runs alive", key="alive"):
-        st.switch_page("views/runs.py", query_params={"run": opened})
+    row_table(RUN_COLUMNS, [run_row(run) for run in runs], label="Runs alive", key="alive")
 
 
 def _where_lost(totals: Totals) -> None:
@@ -184,14 +184,13 @@ def _datasets(totals: Totals) -> None:
     rows = [
         Row(
             id=name,
-            href="/trajectories",
+            href="/trajectories?" + urlencode({"dataset": name}),
             label=f"Trajectories of {visible(name)}",
             cells=(visible(name), f"{count:,}", f"{trajectories.get(name, 0):,}"),
         )
         for name, count in sorted(problems.items(), key=lambda item: -item[1])[:50]
     ]
-    if opened := row_table(DATASET_COLUMNS, rows, label="Data sets", key="datasets"):
-        st.switch_page("views/trajectories.py", query_params={"dataset": opened})
+    row_table(DATASET_COLUMNS, rows, label="Data sets", key="datasets")
 
 
 if __name__ == "__main__":

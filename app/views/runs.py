@@ -7,9 +7,10 @@ import streamlit as st
 
 from app.doctor import attached_gpus
 from app.views.runs_detail import show_run
-from app.views.runs_new import show_new
+from app.views.runs_new import STARTED, show_new
 from app.widgets.access import get_store
 from app.widgets.empty import empty_state
+from app.widgets.here import here_button
 from app.widgets.rows import row_table
 from app.widgets.run_words import RUN_COLUMNS, run_row
 from app.widgets.safe_text import escape_line
@@ -25,6 +26,7 @@ def page() -> None:
         if name not in KNOWN:
             st.warning(f"The address has {escape_line(name, limit=40)}=…, which this page does not know.")
     if "run" in query:
+        st.session_state.pop(STARTED, None)
         show_run(query["run"])
     elif "new" in query:
         show_new(query["new"])
@@ -44,9 +46,7 @@ def _list(before: str | None) -> None:
         with st.container(width="content", gap="xxsmall"):
             st.fragment(_worker, run_every=5)()
             _devices()
-        if st.button("Start a run", type="primary", icon=":material/add:", key="start-a-run"):
-            st.query_params.from_dict({"new": "sample"})
-            st.rerun()
+        here_button("Start a run", {"new": "sample"}, key="start-a-run", icon=":material/add:", primary=True)
     st.fragment(_rows, run_every=2)(cursor)
 
 
@@ -88,15 +88,13 @@ def _rows(cursor: int | None) -> None:
             "or load the sample: stepwiser sample load",
         )
         return
-    if opened := row_table(RUN_COLUMNS, [run_row(run) for run in runs[:PAGE]], label="Runs", key="runs"):
-        st.query_params.from_dict({"run": opened})
-        st.rerun()
+    row_table(RUN_COLUMNS, [run_row(run) for run in runs[:PAGE]], label="Runs", key="runs")
     with st.container(horizontal=True):
         if cursor is not None:
-            st.page_link("views/runs.py", label="Newest", icon=":material/first_page:")
+            here_button("Newest", {}, key="newest", icon=":material/first_page:")
         if len(runs) > PAGE:
             older = {"before": str(runs[PAGE - 1].id)}
-            st.page_link("views/runs.py", label="Older", icon=":material/chevron_right:", query_params=older)
+            here_button("Older", older, key="older", icon=":material/chevron_right:", icon_position="right")
 
 
 if __name__ == "__main__":

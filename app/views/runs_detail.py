@@ -15,6 +15,7 @@ from app.widgets.access import get_store
 from app.widgets.charts import CONFIG, curve
 from app.widgets.chips import status_chip
 from app.widgets.empty import no_such
+from app.widgets.here import here_button
 from app.widgets.run_words import ALIVE, amount_text, kind_title, rate_text, share, shown_status, what_happens
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago, lasting, stamp
@@ -38,7 +39,7 @@ def show_run(given: str) -> None:
     if run is None:
         no_such("run", given, page="views/runs.py", label="All runs")
         return
-    st.page_link("views/runs.py", label="All runs", icon=":material/arrow_back:")
+    here_button("All runs", {}, key="all-runs", icon=":material/arrow_back:")
     st.title(f"Run {run.id} · {kind_title(run.kind)}", anchor=False)
     every = EVERY_S if run.status in ALIVE else None
     st.fragment(_live, run_every=every)(run.id, run.status)
@@ -119,11 +120,11 @@ def _buttons(run: RunRow) -> None:
                 args=(run.id,),
                 help="Goes on where it was; nothing that is done is done again",
             )
-        st.page_link(
-            "views/runs.py",
-            label="Again, with changes",
+        here_button(
+            "Again, with changes",
+            {"new": run.kind, "like": str(run.id)},
+            key="again",
             icon=":material/replay:",
-            query_params={"new": run.kind, "like": str(run.id)},
             help="Opens the form with this run's recipe filled in",
         )
     if problem := st.session_state.pop(f"run-problem-{run.id}", None):
@@ -148,36 +149,27 @@ def _resume(run_id: int) -> None:
 
 def _result(run: RunRow) -> None:
     """What came of it, and where to go from here."""
-    checkpoint = run.result.get("checkpoint")
-    if run.kind == "sample" and run.done:
-        links = [
-            ("Its trajectories", "views/trajectories.py", {"run": str(run.id)}, ":material/list_alt:"),
-            (
-                "Roll them out",
-                "views/runs.py",
-                {"new": "rollout", "set": f"select.from_run={run.id}"},
-                ":material/account_tree:",
-            ),
-        ]
-    elif run.kind == "train-judge" and isinstance(checkpoint, str) and run.status == "done":
-        target = {"new": "judge", "set": f"llm.checkpoint={checkpoint}"}
-        links = [("Judge with this checkpoint", "views/runs.py", target, ":material/gavel:")]
-    elif run.kind in ("rollout", "judge") and run.done:
-        links = [("The trajectories", "views/trajectories.py", _selected(run), ":material/list_alt:")]
-    else:
-        links = []
-    if links:
-        with st.container(horizontal=True):
-            for label, page, target, icon in links:
-                st.page_link(page, label=label, icon=icon, query_params=target)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if run.kind in ("sample", "rollout", "judge") and run.done:
+            target = {"run": str(run.id)} if run.kind == "sample" else _selected(run)
+            st.page_link(
+                "views/trajectories.py",
+                label="Its trajectories",
+                icon=":material/list_alt:",
+                query_params=target,
+            )
+        if run.kind == "sample" and run.done:
+            target = {"new": "rollout", "set": f"select.from_run={run.id}"}
+            here_button("Roll them out", target, key="next-step", icon=":material/account_tree:")
+        checkpoint = run.result.get("checkpoint")
+        if run.kind == "train-judge" and run.status == "done" and isinstance(checkpoint, str):
+            target = {"new": "judge", "set": f"llm.checkpoint={checkpoint}"}
+            here_button("Judge with this checkpoint", target, key="next-step", icon=":material/gavel:")
     if run.result:
         with st.container(border=True):
             st.caption("Result")
-            st.code(
-                yaml.safe_dump(run.result, sort_keys=False, allow_unicode=True).rstrip(),
-                language="yaml",
-                wrap_lines=True,
-            )
+            text = yaml.safe_dump(run.result, sort_keys=False, allow_unicode=True)
+            st.code(text.rstrip(), language="yaml", wrap_lines=True)
 
 
 def _selected(run: RunRow) -> dict[str, str]:

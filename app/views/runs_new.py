@@ -11,11 +11,12 @@ import yaml
 from pydantic import ValidationError
 
 from app.kinds import KINDS, Kind, resolve_recipe
-from app.runs import forecast, queue_run
+from app.runs import check_recipe, forecast, queue_run
 from app.settings import get_settings
 from app.views.runs_form import Form, title_of
 from app.widgets.access import actor, get_store
 from app.widgets.empty import no_such
+from app.widgets.here import go_here, here_button
 from app.widgets.run_words import kind_title
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago
@@ -27,6 +28,8 @@ from engine.labels import DEFAULT_RULES
 from engine.recipes import Recipe, set_fields
 
 MAX_YAML = 100_000
+STARTED = "new-started"
+"""Session key: the run that Start queued, until its page is shown."""
 
 
 def show_new(kind_name: str) -> None:
@@ -37,7 +40,7 @@ def show_new(kind_name: str) -> None:
             icon=":material/link_off:",
         )
         kind_name = next(iter(KINDS))
-    st.page_link("views/runs.py", label="All runs", icon=":material/arrow_back:")
+    here_button("All runs", {}, key="all-runs", icon=":material/arrow_back:")
     st.title("Start a run", anchor=False)
     st.session_state["new-kind"] = kind_name
     st.segmented_control(
@@ -57,7 +60,7 @@ def show_new(kind_name: str) -> None:
 
 
 def _choose_kind() -> None:
-    st.query_params.from_dict({"new": st.session_state["new-kind"]})
+    go_here({"new": st.session_state["new-kind"]})
 
 
 def _base(kind: Kind) -> dict[str, Any] | None:
@@ -82,7 +85,7 @@ def _base(kind: Kind) -> dict[str, Any] | None:
     except RecipeError as error:
         st.error("The address gives values that this recipe cannot have:", icon=":material/link_off:")
         st.code(str(error), language=None, wrap_lines=True)
-        st.page_link("views/runs.py", label="The empty form", query_params={"new": kind.name})
+        here_button("The empty form", {"new": kind.name}, key="empty-form", icon=":material/edit_off:")
         return None
     return base
 
@@ -128,8 +131,9 @@ def _launch(form: Form) -> None:
             form.draw()
     with right, st.container(border=True):
         _start_box(form)
-    if (started := st.session_state.pop("new-started", None)) is not None:
-        st.switch_page("views/runs.py", query_params={"run": str(started)})
+    if (started := st.session_state.get(STARTED)) is not None:
+        go_here({"run": str(started)})
+        st.rerun()
 
 
 def _start_box(form: Form) -> None:
@@ -180,13 +184,19 @@ def _kind_in(data: Mapping[str, Any]) -> str:
 
 
 def _checked(form: Form) -> Recipe | None:
-    """The recipe on screen if it can be used; otherwise says what is wrong with which field."""
+    """The recipe on screen if a run can be started from it; otherwise says what is wrong with which field."""
     try:
         data = _data(form)
-        return resolve_recipe(_kind_in(data), data)
+        recipe = resolve_recipe(_kind_in(data), data)
+        check_recipe(get_settings(), recipe)
     except RecipeError as error:
         _say_wrong(error)
-        return None
+    except StepWiserError as error:
+        st.error("This recipe cannot be used here.", icon=":material/error:")
+        st.code(str(error), language=None, wrap_lines=True)
+    else:
+        return recipe
+    return None
 
 
 def _say_wrong(error: RecipeError) -> None:
@@ -195,10 +205,12 @@ def _say_wrong(error: RecipeError) -> None:
         st.error("This recipe cannot be used.", icon=":material/error:")
         st.code(str(error), language=None, wrap_lines=True)
         return
-    st.error(f"{cause.error_count()} field(s) cannot be used as they are.", icon=":material/error:")
+    count = cause.error_count()
+    st.error(f"{count} field{'s' if count > 1 else ''} cannot be used.", icon=":material/error:")
     for problem in cause.errors():
-        path = ".".join(str(part) for part in problem["loc"])
-        st.text(f"{title_of(path) if path else 'Recipe'} ({path or 'recipe'}): {problem['msg']}")
+        path = ".".join(str(part) for part in problem["loc"]) or "recipe"
+        why = "there is no such field" if problem["type"] == "extra_forbidden" else problem["msg"]
+        st.text(f"{path}: {why}" if title_of(path).lower() == path else f"{title_of(path)} ({path}): {why}")
 
 
 def _forecast(recipe: Recipe) -> None:
@@ -233,14 +245,14 @@ def _take_file(upload: str, key: str) -> None:
 
 
 def _start(form: Form, token: str) -> None:
-    """Queue what is on screen, once: a second press of the same button finds its token spent."""
-    if st.session_state.get("new-token") != token:
-        return
+    """Queue what is on screen, once: a second press of the same button shows the run that the first one queued."""
+    runs = st.session_state.setdefault("new-runs", {})
+    if token not in runs:
+        try:
+            data = _data(form)
+            runs[token] = queue_run(get_store(), _kind_in(data), data, actor(), get_settings())
+        except (StepWiserError, StoreError) as error:
+            st.session_state["new-problem"] = str(error)
+            return
     st.session_state["new-token"] = uuid4().hex
-    try:
-        data = _data(form)
-        st.session_state["new-started"] = queue_run(
-            get_store(), _kind_in(data), data, actor(), get_settings()
-        )
-    except (StepWiserError, StoreError) as error:
-        st.session_state["new-problem"] = str(error)
+    st.session_state[STARTED] = runs[token]

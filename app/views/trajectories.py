@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import streamlit as st
-from db.reads_lists import TrajectoryItem, TrajectoryFilter
 
 from app.widgets.access import get_store
 from app.widgets.chips import OUTCOMES
 from app.widgets.empty import empty_state
+from app.widgets.here import go_here, here_button
 from app.widgets.rows import Chip, Column, Row, row_table, spark_of
 from app.widgets.run_words import TONES
 from app.widgets.safe_text import escape_line, visible
 from db.errors import CursorError, NotFoundError
+from db.reads_list import TrajectoryFilter, TrajectoryItem
 
 PAGE = 50
 COUNTED = 1000
@@ -75,7 +76,7 @@ def page() -> None:
     if asked.problems:
         for problem in asked.problems:
             st.error(problem, icon=":material/link_off:")
-        st.page_link("views/trajectories.py", label="All trajectories", icon=":material/filter_list_off:")
+        here_button("All trajectories", {}, key="all", icon=":material/filter_list_off:")
         return
     _list(asked)
 
@@ -154,7 +155,7 @@ def _filters(asked: Asked) -> None:
                     icon=":material/play_circle:",
                     query_params={"run": str(asked.where.run_id)},
                 )
-            st.button("Clear filters", icon=":material/filter_list_off:", type="tertiary", on_click=_clear)
+            here_button("Clear filters", _sort_only(), key="clear", icon=":material/filter_list_off:")
 
 
 def _show(name: str, value: str) -> None:
@@ -179,11 +180,11 @@ def _select(name: str, label: str, options: dict[str, str], default: str = ANY, 
 def _changed(name: str, default: str = "") -> None:
     value = st.session_state[f"list-{name}"]
     kept = {n: v for n, v in st.query_params.items() if n in KNOWN and n not in (name, "after", "before")}
-    st.query_params.from_dict(kept if value == default else {**kept, name: value})
+    go_here(kept if value == default else {**kept, name: value})
 
 
-def _clear() -> None:
-    st.query_params.from_dict({n: v for n, v in st.query_params.items() if n == "sort"})
+def _sort_only() -> dict[str, str]:
+    return {n: v for n, v in st.query_params.items() if n == "sort"}
 
 
 def _list(asked: Asked) -> None:
@@ -198,7 +199,7 @@ def _list(asked: Asked) -> None:
         )
     except CursorError as error:
         st.error(escape_line(str(error), limit=300), icon=":material/link_off:")
-        st.page_link("views/trajectories.py", label="First page", query_params=_here())
+        here_button("First page", _here(), key="first", icon=":material/first_page:")
         return
     if not found.rows:
         _nothing()
@@ -210,8 +211,7 @@ def _list(asked: Asked) -> None:
     ids = [row.id for row in found.rows]
     paths, signs = store.q_paths(ids), store.label_signs(ids)
     rows = [_row(row, paths.get(row.id, []), signs.get(row.id, {})) for row in found.rows]
-    if opened := row_table(COLUMNS, rows, label="Trajectories", key="trajectories"):
-        st.switch_page("views/trajectory.py", query_params={"traj": opened})
+    row_table(COLUMNS, rows, label="Trajectories", key="trajectories")
     with st.container(horizontal=True, horizontal_alignment="center"):
         _step("Previous", ":material/chevron_left:", "before", found.previous)
         _step("Next", ":material/chevron_right:", "after", found.next)
@@ -223,12 +223,12 @@ def _here() -> dict[str, str]:
 
 
 def _step(label: str, icon: str, name: str, cursor: str | None) -> None:
-    st.page_link(
-        "views/trajectories.py",
-        label=label,
+    here_button(
+        label,
+        {**_here(), name: cursor} if cursor else {},
+        key=f"step-{name}",
         icon=icon,
         icon_position="left" if name == "before" else "right",
-        query_params={**_here(), name: cursor} if cursor else _here(),
         disabled=cursor is None,
     )
 
@@ -236,14 +236,13 @@ def _step(label: str, icon: str, name: str, cursor: str | None) -> None:
 def _nothing() -> None:
     if "after" in st.query_params or "before" in st.query_params:
         st.info("There is nothing further in this direction.", icon=":material/info:")
-        st.page_link("views/trajectories.py", label="First page", query_params=_here())
+        here_button("First page", _here(), key="first", icon=":material/first_page:")
         return
     empty_state(
         "No trajectory matches",
         "Take a filter away, or search for other words: all words must be in the problem.",
         icon=":material/search_off:",
     )
-    st.button("Clear filters", key="clear-nothing", icon=":material/filter_list_off:", on_click=_clear)
 
 
 def _row(row: TrajectoryItem, path: list[float | None], signs: dict[str | None, int]) -> Row:

@@ -71,7 +71,13 @@ function content(cell, kind) {
   return element("span", kind, cell);
 }
 
-function line(row, columns, open) {
+// One history entry, no reload: Streamlit follows the address as it does when Back or Forward is pressed.
+function open(href) {
+  window.history.pushState({}, "", href);
+  window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+function line(row, columns) {
   const tr = element("tr");
   tr.dataset.row = row.id;
   columns.forEach((column, i) => {
@@ -85,20 +91,20 @@ function line(row, columns, open) {
         if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
         event.preventDefault();
         event.stopPropagation();
-        open(row.id);
+        open(row.href);
       };
       td.append(link);
     } else td.append(content(row.cells[i], column.kind));
     tr.append(td);
   });
   tr.onclick = () => {
-    if (!String(window.getSelection())) open(row.id);
+    if (!String(window.getSelection())) open(row.href);
   };
   return tr;
 }
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { data, parentElement } = component;
   const host = parentElement.querySelector(".rows");
   const text = JSON.stringify(data);
   if (drawn.get(host) === text) return; // an unchanged refresh keeps focus and selection
@@ -116,8 +122,7 @@ export default function (component) {
   const thead = element("thead");
   thead.append(head);
   const tbody = element("tbody");
-  const open = (id) => setTriggerValue("opened", id);
-  for (const row of data.rows) tbody.append(line(row, data.columns, open));
+  for (const row of data.rows) tbody.append(line(row, data.columns));
   table.append(thead, tbody);
   host.replaceChildren(table);
   if (focused) host.querySelector(`tr[data-row="${focused}"] a`)?.focus();

@@ -91,20 +91,21 @@ def spark_of(q: Sequence[float | None]) -> Spark | None:
     return Spark(tuple(q), where if fall > 0 else None, f"Q from the bare problem on: {said}")
 
 
-def row_table(columns: Sequence[Column], rows: Sequence[Row], *, label: str, key: str) -> str | None:
-    """Draw the rows; returns the id of a row that was just opened, else None."""
-    data = {
-        "label": label,
-        "columns": [asdict(column) for column in columns],
-        "rows": [
-            {
-                "id": row.id,
-                "href": row.href,
-                "label": row.label,
-                "cells": [_plain(cell) for cell in row.cells],
-            }
-            for row in rows
-        ],
-    }
-    opened = _ROWS(key=key, data=data, on_opened_change=lambda: None).opened
-    return str(opened) if opened else None
+def row_table(columns: Sequence[Column], rows: Sequence[Row], *, label: str, key: str) -> None:
+    """Draw the rows; pressing one goes to its ``href``, a path and query of these pages. ``label`` names the table."""
+    _ROWS(
+        key=key,
+        data={
+            "label": label,
+            "columns": [asdict(column) for column in columns],
+            "rows": [
+                {
+                    "id": row.id,
+                    "href": row.href,
+                    "label": row.label,
+                    "cells": [_plain(cell) for cell in row.cells],
+                }
+                for row in rows
+            ],
+        },
+    )

@@ -62,12 +62,12 @@ def share(run: RunRow) -> float | None:
 def progress_cell(run: RunRow) -> Progress:
     """Bar and numbers; a run that waits has only words."""
     status = shown_status(run)
-    parts = [amount_text(run)]
+    pace = []
     if status == "running":
-        parts += [rate_text(run.rate, run.unit)] if run.rate else []
-        parts += [f"{lasting(run.remaining_s)} to go"] if run.remaining_s is not None else []
+        pace += [rate_text(run.rate, run.unit)] if run.rate else []
+        pace += [f"{lasting(run.remaining_s)} to go"] if run.remaining_s is not None else []
     tone = TONES[STATUSES.get(status, ("gray", "", ""))[0]]
-    text = " · ".join(part for part in parts if part)
+    text = "\n".join(part for part in (amount_text(run), " · ".join(pace)) if part)
     return Progress(
         share(run),
         text or ("starting" if status == "running" else "–"),
