@@ -17,11 +17,11 @@ from queue import SimpleQueue
 from typing import Literal, Protocol, Self
 
 from engine.boxes import find_boxes
-from engine.compare import compare_plain, grade_answer, reference_problem
+from engine.compare import compare_plain, grade_answer
 from engine.errors import GraderError, InputError
 from engine.grader_process import Worker
 
-__all__ = ["Grade", "GradeCache", "Grader", "check_reference", "extract", "grade_answer", "reference_problem"]
+__all__ = ["Grade", "GradeCache", "Grader", "check_reference", "extract", "grade_answer"]
 
 Outcome = Literal["correct", "wrong", "unparsed", "truncated", "error"]
 

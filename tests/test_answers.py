@@ -281,7 +281,7 @@ class Kept:
 def test_cache_is_asked_once_and_keeps_no_errors() -> None:
     kept = Kept()
     items = [(boxed("x+x"), "2x", "stop")] * 5 + [(boxed(ENDLESS), "5", "stop"), (boxed("5"), "5", "stop")]
-    with Grader(limit_s=30, cache=kept) as grader:
+    with Grader(workers=1, limit_s=30, cache=kept) as grader:
         first = grader.grade_many(items)
         again = grader.grade_many(items)
     assert first == again

@@ -27,26 +27,10 @@ from engine.errors import ChunkError, InputError
 
 FALLBACKS = CUTTERS[1:]
 # Text made of what the cutters look for finds more than uniform characters do.
-pieces = st.sampled_from(
-    [
-        "\n",
-        "\n\n",
-        " ",
-        "\r\n",
-        "\t",
-        "Step 1: ",
-        "2. ",
-        "第3步",
-        "（4）",
-        "e.g. ",
-        "x = 3.5",
-        ". ",
-        "。",
-        "！”",
-        "？",
-    ]
-    + ["\\boxed{5}", "\\boxed{", "$$", "\\[", "\\]", "**", "<chunk>", "</chunk>", "\0", "\x85", "\u2028", "𝑥"]
-)
+separators = ["\n", "\n\n", " ", "\r\n", "\t", ". ", "。", "！”", "？", "\0", "\x85", "\u2028"]
+marks = ["Step 1: ", "2. ", "第3步", "（4）", "e.g. ", "x = 3.5", "$$", "\\[", "\\]", "**", "𝑥"]
+tags = ["\\boxed{5}", "\\boxed{", "<chunk>", "</chunk>"]
+pieces = st.sampled_from([*separators, *marks, *tags])
 texts = st.one_of(st.text(), st.lists(st.one_of(pieces, st.text(max_size=4)), max_size=25).map("".join))
 
 

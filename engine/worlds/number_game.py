@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from itertools import product
 from random import Random
 
@@ -58,7 +58,7 @@ def after(state: State, move: Move) -> State:
     return State(state.game, number, state.left - 1)
 
 
-@lru_cache(maxsize=None)
+@cache
 def exact_value(state: State) -> Fraction:
     """The true chance of success from here on: 1 or 0 at the end, else the mean over the policy's moves."""
     if state.left == 0:
