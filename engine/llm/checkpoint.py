@@ -65,7 +65,8 @@ def check_checkpoint(path: Path) -> CheckpointInfo:
     digest = hashlib.sha256()
     for name in sorted(names):
         digest.update(name.encode() + b"\0" + _digest(path / name))
-    context = config.get("max_position_embeddings")
+    text_config = config.get("text_config")
+    context = (config | (text_config if isinstance(text_config, dict) else {})).get("max_position_embeddings")
     return CheckpointInfo(
         path=path,
         content_hash=digest.hexdigest(),

@@ -1,0 +1,508 @@
+"""The contract of a door, over every door there is: stop strings, seeds, counts, finish reasons, laziness, errors.
+
+The vLLM door serves a tiny Llama with random weights: what it writes is noise, and the contract does not care.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from engine.errors import CheckpointError, LLMError, RecipeError
+from engine.llm import LLMSpec, open_llm
+from engine.llm.base import LLM, Completion, Request, Sampling
+from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
+from tests.tiny_llama import make_tiny_llama
+
+CONTEXT = 512
+SHORT = Sampling(max_tokens=24)
+LETTERS = "abcdefghijk +-=0123456789"
+
+
+def babble(prompt: str, seed: int) -> str:
+    """Noise that follows from prompt and seed, as a Llama with random weights writes it; sometimes nothing."""
+    dice = random.Random(f"{seed}|{prompt}")
+    pieces = [*LETTERS, "\n", "\n\n", "ab", "<chunk>", "</chunk>"]
+    return "".join(dice.choice(pieces) for _ in range(dice.choice((0, 3, 9, 20, 60))))
+
+
+def scripted(**options: Any) -> ScriptedLLM:
+    return ScriptedLLM(babble, **({"context": CONTEXT, "in_flight": 16} | options))
+
+
+@pytest.fixture(params=["scripted", pytest.param("vllm", marks=pytest.mark.vllm)])
+def door(request: pytest.FixtureRequest) -> LLM:
+    return scripted() if request.param == "scripted" else request.getfixturevalue("vllm_door")
+
+
+def prompt(door: LLM, tokens: int, salt: int = 0) -> tuple[int, ...]:
+    """A prompt of exactly so many tokens."""
+    dice = random.Random(salt)
+    ids = door.encode("".join(dice.choice("cdefghijk+-=") for _ in range(tokens)))
+    return tuple(ids[:tokens])
+
+
+def by_id(stream: Iterable[list[Completion]]) -> dict[str, list[Completion]]:
+    answers: dict[str, list[Completion]] = {}
+    for completions in stream:
+        assert completions[0].request_id not in answers, "a request was answered twice"
+        answers[completions[0].request_id] = completions
+    return answers
+
+
+def texts(completions: list[Completion]) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(c.text, c.token_ids, c.finish_reason) for c in completions]
+
+
+def ask(door: LLM, n: int, seed: int, sampling: Sampling = SHORT, tokens: int = 12) -> list[Completion]:
+    (completions,) = door.stream([Request("one", prompt(door, tokens), n, seed, sampling)])
+    return completions
+
+
+# What a door says of itself, and its tokenizer
+
+
+def test_a_door_is_an_llm_and_says_what_it_is(door: LLM) -> None:
+    assert isinstance(door, LLM)
+    assert door.info.context == CONTEXT
+    assert door.in_flight == 16
+    assert len(door.info.content_hash) == 64
+    assert door.info.name and door.info.versions
+
+
+def test_text_survives_encoding_and_decoding(door: LLM) -> None:
+    text = "ab=12\n\n<chunk>鸡+兔</chunk>\\{3}"
+    ids = door.encode(text)
+    assert door.decode(ids) == text
+    assert door.decode(ids[1:]) == text, "the first token is the begin token, which has no text"
+    assert len(ids) == 14, "tags and longer pieces are one token each"
+
+
+def test_a_chat_prompt_ends_where_the_assistant_begins(door: LLM) -> None:
+    chat = [{"role": "user", "content": "1+1=?"}]
+    assert door.decode(door.encode_chat(chat)).endswith("user: 1+1=?\nassistant: ")
+
+
+# What a completion is
+
+
+def test_counts_text_and_finish_reasons_agree(door: LLM) -> None:
+    seen = set()
+    for completion in ask(door, 64, 5):
+        ids = completion.token_ids
+        assert completion.text == door.decode(ids)
+        assert completion.error is None and not completion.too_long
+        if completion.finish_reason == "stop":
+            assert door.decode(ids[:-1]) == completion.text, "an end token has no text"
+        else:
+            assert completion.finish_reason == "length"
+            assert len(ids) == SHORT.max_tokens
+        seen.add(completion.finish_reason)
+    assert seen == {"stop", "length"}
+
+
+def test_empty_output_is_a_completion_like_any_other(door: LLM) -> None:
+    empty = [c for c in ask(door, 512, 0, Sampling(max_tokens=2)) if not c.text and c.finish_reason == "stop"]
+    assert empty
+    assert all(len(c.token_ids) <= 2 for c in empty)
+
+
+def test_stop_strings_stay_in_the_text_and_end_it(door: LLM) -> None:
+    stops = ("b", "\n", "</chunk>")
+    last_pieces = set()
+    for completion in ask(door, 256, 9, Sampling(max_tokens=60, stop=stops)):
+        before = door.decode(completion.token_ids[:-1])
+        assert completion.text == door.decode(completion.token_ids)
+        assert not any(stop in before for stop in stops), "nothing is drawn after a stop string"
+        if any(stop in completion.text for stop in stops):
+            assert completion.finish_reason == "stop"
+            last_pieces.add(completion.text[len(before) :])
+        elif completion.finish_reason == "stop":
+            assert before == completion.text, "an end token has no text"
+    # A token that runs past the stop string is kept whole, so that text and tokens agree: "\n\n" for "\n".
+    assert last_pieces == {"b", "ab", "\n", "\n\n", "</chunk>"}
+
+
+# Seeds
+
+
+def test_n_draws_are_the_single_draws_of_the_seeds_that_follow(door: LLM) -> None:
+    together = texts(ask(door, 4, 1000))
+    singles = [Request(str(seed), prompt(door, 12), 1, seed, SHORT) for seed in range(1000, 1004)]
+    answers = by_id(door.stream(singles))
+    assert [texts(answers[str(seed)])[0] for seed in range(1000, 1004)] == together
+
+
+def test_the_same_seed_repeats_exactly_and_another_does_not(door: LLM) -> None:
+    large = 2**53 - 17  # seeds are hashes up to 2**53
+    first = texts(ask(door, 16, large))
+    assert texts(ask(door, 16, large)) == first
+    assert not set(texts(ask(door, 16, large + 16))) & {draw for draw in first if len(draw[1]) > 6}
+
+
+def test_draws_of_one_request_differ(door: LLM) -> None:
+    long_ones = [draw for draw in texts(ask(door, 32, 3)) if len(draw[1]) > 6]
+    assert len(set(long_ones)) == len(long_ones) > 8
+
+
+def test_topping_up_continues_the_draws(door: LLM) -> None:
+    assert texts(ask(door, 8, 500)) + texts(ask(door, 8, 508)) == texts(ask(door, 16, 500))
+
+
+def test_greedy_draws_are_all_the_same(door: LLM) -> None:
+    greedy = Sampling(temperature=0.0, max_tokens=12)
+    completions = ask(door, 3, 1, greedy)
+    assert [c.index for c in completions] == [0, 1, 2]
+    assert len(set(texts(completions))) == 1
+    assert texts(ask(door, 1, 999, greedy)) == texts(completions)[:1]
+
+
+# Many requests
+
+
+def mixed(door: LLM, count: int) -> list[Request]:
+    """Long prompts among short ones, all seeded: a prompt that is prefilled in parts would kill vLLM on a CPU."""
+    return [
+        Request(f"r{i}", prompt(door, 450 if i % 7 == 0 else 5 + i % 11, salt=i), 1 + i % 3, 100 * i, SHORT)
+        for i in range(count)
+    ]
+
+
+def test_hundreds_of_requests_through_few_places(door: LLM) -> None:
+    requests = mixed(door, 320)
+    answers = by_id(door.stream(requests))
+    assert set(answers) == {request.id for request in requests}
+    for request in requests:
+        completions = answers[request.id]
+        assert [c.index for c in completions] == list(range(request.n))
+        assert all(c.finish_reason in ("stop", "length") for c in completions)
+
+
+def test_neither_order_nor_company_changes_a_draw(door: LLM) -> None:
+    requests = mixed(door, 40)
+    forward = by_id(door.stream(requests))
+    assert by_id(door.stream(reversed(requests))) == forward
+    alone = by_id(door.stream([requests[7]]))
+    assert alone["r7"] == forward["r7"]
+
+
+def test_request_ids_need_not_be_unique(door: LLM) -> None:
+    one = Request("same", prompt(door, 9), 2, 4, SHORT)
+    answers = list(door.stream([one, replace(one, seed=40)]))
+    assert sorted(len(a) for a in answers) == [2, 2]
+    assert {c.request_id for a in answers for c in a} == {"same"}
+
+
+def test_requests_are_pulled_only_as_places_become_free(door: LLM) -> None:
+    pulled = 0
+
+    def source() -> Iterator[Request]:
+        nonlocal pulled
+        for request in mixed(door, 200):
+            pulled += request.n
+            yield request
+
+    answered = 0
+    most = 0
+    for completions in door.stream(source()):
+        most = max(most, pulled - answered)
+        answered += len(completions)
+    assert answered == pulled
+    assert most <= door.in_flight + 2, "the last pulled request may overhang by its n - 1"
+    assert most > door.in_flight // 2, "places are filled"
+
+
+def test_nothing_is_pulled_before_the_first_answer_is_asked_for(door: LLM) -> None:
+    def source() -> Iterator[Request]:
+        raise AssertionError("pulled")
+        yield
+
+    door.stream(source())
+
+
+def test_no_requests_no_answers(door: LLM) -> None:
+    assert list(door.stream([])) == []
+
+
+# Closing early
+
+
+def test_closing_early_leaves_the_door_as_it_was(door: LLM) -> None:
+    requests = mixed(door, 60)
+    whole = by_id(door.stream(requests))
+    stream = door.stream(requests)
+    next(stream)
+    stream.close()
+    assert by_id(door.stream(requests)) == whole
+
+
+def test_one_stream_at_a_time(door: LLM) -> None:
+    requests = mixed(door, 30)
+    first = door.stream(requests)
+    next(first)
+    with pytest.raises(LLMError, match="a stream is open already"):
+        next(door.stream(requests))
+    assert len(list(first)) == 29
+    assert len(list(door.stream(requests))) == 30
+
+
+def test_an_error_in_the_source_passes_through(door: LLM) -> None:
+    def source() -> Iterator[Request]:
+        yield from mixed(door, 10)
+        raise RecipeError("the source broke")
+
+    with pytest.raises(RecipeError, match="the source broke"):
+        list(door.stream(source()))
+    assert len(list(door.stream(mixed(door, 3)))) == 3
+
+
+@pytest.mark.vllm
+def test_vllm_forgets_what_was_aborted(vllm_door: Any) -> None:
+    stream = vllm_door.stream(mixed(vllm_door, 60))
+    next(stream)
+    engine = vllm_door._llm.llm_engine
+    assert engine.get_num_unfinished_requests() > 0
+    stream.close()
+    assert engine.get_num_unfinished_requests() == 0
+    assert not engine.output_processor.parent_requests
+    assert not engine.output_processor.external_req_ids
+    assert engine.engine_core.engine_core.scheduler.get_num_unfinished_requests() == 0
+
+
+# What cannot be served
+
+
+def test_a_prompt_without_room_for_an_answer_is_an_error_and_the_rest_goes_on(door: LLM) -> None:
+    fine = [Request(f"fine {i}", prompt(door, 20, salt=i), 2, i, SHORT) for i in range(6)]
+    long = Request("too long", prompt(door, CONTEXT), 3, 1, SHORT)
+    answers = by_id(door.stream([*fine[:3], long, *fine[3:]]))
+    assert len(answers) == 7
+    assert [c.index for c in answers["too long"]] == [0, 1, 2]
+    for completion in answers["too long"]:
+        assert completion.finish_reason == "error"
+        assert completion.too_long
+        assert completion.text == "" and completion.token_ids == ()
+        assert completion.error is not None
+        assert "'too long'" in completion.error and "512 tokens" in completion.error
+    assert all(c.finish_reason != "error" for r in fine for c in answers[r.id])
+
+
+def test_the_longest_prompt_that_fits_gets_one_token(door: LLM) -> None:
+    for completion in ask(door, 4, 2, SHORT, tokens=CONTEXT - 1):
+        assert len(completion.token_ids) == 1
+
+
+def test_a_limit_beyond_the_context_ends_at_the_context(door: LLM) -> None:
+    completions = ask(door, 32, 2, Sampling(max_tokens=100_000), tokens=CONTEXT - 5)
+    assert all(len(c.token_ids) <= 5 for c in completions)
+    cut = [c for c in completions if c.finish_reason == "length"]
+    assert cut
+    assert all(len(c.token_ids) == 5 for c in cut)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ((), "the prompt is empty"),
+        ((1, -4), "token id -4 is outside"),
+        ((1, 10**7), "token id 10000000 is outside"),
+    ],
+)
+def test_impossible_prompts_are_named(door: LLM, ids: tuple[int, ...], said: str) -> None:
+    answers = by_id(
+        door.stream([Request("bad", ids, 2, 0, SHORT), Request("good", prompt(door, 9), 1, 0, SHORT)])
+    )
+    assert [c.finish_reason for c in answers["bad"]] == ["error", "error"]
+    assert all(said in (c.error or "") and "'bad'" in (c.error or "") for c in answers["bad"])
+    assert not any(c.too_long for c in answers["bad"])
+    assert answers["good"][0].finish_reason != "error"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1.0},
+        {"top_p": 0.0},
+        {"top_p": 1.5},
+        {"top_k": -2},
+        {"max_tokens": 0},
+        {"stop": ("a", "")},
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=next(iter(wrong)).split("_")[0]):
+        Sampling(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"seed": -1}, {"seed": 2**63}])
+def test_impossible_requests_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(LLMError, match="'odd'"):
+        Request(**({"id": "odd", "prompt_token_ids": (1,), "n": 1, "seed": 0, "sampling": SHORT} | wrong))
+
+
+def test_the_digest_of_settings_names_every_setting() -> None:
+    changes = ({"temperature": 0.5}, {"top_p": 0.5}, {"top_k": 5}, {"max_tokens": 5}, {"stop": ("x",)})
+    assert len({SHORT.digest(), *(replace(SHORT, **change).digest() for change in changes)}) == 6
+    assert Sampling(max_tokens=24).digest() == SHORT.digest()
+
+
+# vLLM's own
+
+
+@pytest.mark.vllm
+def test_vllm_without_a_chat_template(vllm_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_door._tokenizer, "chat_template", None)
+    with pytest.raises(LLMError, match="no chat template"):
+        vllm_door.encode_chat([{"role": "user", "content": "1"}])
+
+
+@pytest.mark.vllm
+def test_vllm_that_fails_is_named_and_stays_failed(vllm_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("out of memory")
+
+    engine = vllm_door._llm.llm_engine
+    with monkeypatch.context() as patch:
+        patch.setattr(vllm_door, "_failure", None)
+        patch.setattr(engine, "step", broken)
+        with pytest.raises(LLMError, match=r"vLLM failed while sampling .*out of memory"):
+            list(vllm_door.stream(mixed(vllm_door, 3)))
+        with pytest.raises(LLMError, match=r"failed earlier .*out of memory"):
+            vllm_door.stream([])
+    engine.abort_request(list(engine.output_processor.external_req_ids))
+    assert len(list(vllm_door.stream(mixed(vllm_door, 3)))) == 3
+
+
+@pytest.mark.vllm
+def test_vllm_that_is_closed_says_so(vllm_door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_door, "_llm", None)
+    vllm_door.close()
+    with pytest.raises(LLMError, match="the door is closed"):
+        vllm_door.stream([])
+
+
+@pytest.mark.vllm
+def test_a_checkpoint_that_vllm_does_not_know_is_named(vllm_door: Any, tmp_path: Path) -> None:
+    folder = make_tiny_llama(tmp_path / "odd")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(config | {"model_type": "odd", "architectures": ["OddLM"]})
+    )
+    with pytest.raises(CheckpointError, match="odd: vLLM cannot load it") as caught:
+        open_llm(LLMSpec(checkpoint=str(folder)))
+    assert "\n" not in str(caught.value)
+    assert len(list(vllm_door.stream(mixed(vllm_door, 3)))) == 3, "the open door is not touched"
+
+
+def test_tags_are_text_even_where_a_tokenizer_calls_them_special(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from engine.llm.vllm import _special_ids
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(make_tiny_llama(tmp_path / "tiny"))
+    plain = tokenizer.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<unk>"])
+    assert _special_ids(tokenizer) == (frozenset(plain), False)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<chunk>", "</chunk>", "<|user|>"]})
+    left_out, tags_are_special = _special_ids(tokenizer)
+    assert left_out == {*plain, tokenizer.convert_tokens_to_ids("<|user|>")}
+    assert tags_are_special
+
+
+def test_a_tokenizer_that_closes_every_text_does_not_close_a_prompt() -> None:
+    from engine.llm.vllm import VLLMDoor
+
+    def encode(text: str, add_special_tokens: bool = True) -> list[int]:
+        plain = [ord(letter) for letter in text]
+        return [1, *plain, 2] if add_special_tokens else plain
+
+    owner = SimpleNamespace(_tokenizer=SimpleNamespace(encode=encode, eos_token_id=2))
+    assert VLLMDoor.encode(owner, "ab") == [1, 97, 98]  # type: ignore[arg-type]
+
+
+def test_vllm_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_tiny_llama(tmp_path / "tiny")
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(LLMError, match="install the \\[cpu\\] or \\[gpu\\] extra"):
+        open_llm(LLMSpec(checkpoint=str(folder)))
+
+
+# The recipe's part
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"door": "scripted"},
+        {"trust_remote_code": True},
+        {"max_num_seqs": 0},
+        {"kv_cache_gib": 0},
+        {"checkpoint": ""},
+    ],
+)
+def test_a_recipe_can_name_only_what_there_is(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        LLMSpec.model_validate({"checkpoint": "somewhere"} | wrong)
+
+
+# The stand-in's own
+
+
+@pytest.mark.parametrize("order", [newest_first, shuffled(1), shuffled(2)])
+def test_finishing_in_another_order_changes_no_completion(order: Callable[..., int]) -> None:
+    in_turn, odd = scripted(), scripted(order=order)
+    requests = mixed(in_turn, 50)
+    expected = by_id(in_turn.stream(requests))
+    assert by_id(odd.stream(requests)) == expected
+    assert odd.served != in_turn.served
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    text=st.text(alphabet="ab12\n<chunk>/ 鸡", max_size=40),
+    stop=st.sampled_from(["a", "b", "\n", "</chunk>", "12"]),
+    limit=st.integers(1, 30),
+)
+def test_a_scripted_text_is_cut_at_the_first_stop_or_the_limit(text: str, stop: str, limit: int) -> None:
+    door = ScriptedLLM(lambda prompt, seed: text)
+    (completion,) = ask(door, 1, 0, Sampling(max_tokens=limit, stop=(stop,)))
+    assert text.startswith(completion.text)
+    assert completion.text == door.decode(completion.token_ids)
+    assert len(completion.token_ids) <= limit
+    if completion.finish_reason == "length":
+        assert stop not in completion.text and len(completion.token_ids) == limit
+    elif stop not in text:
+        assert completion.text == text
+
+
+def test_failures_on_demand() -> None:
+    door = scripted(fail=lambda request: "no luck" if request.seed == 300 else None)
+    answers = by_id(door.stream(mixed(door, 6)))
+    assert [c.error for c in answers["r3"]] == ["no luck"] * answers["r3"].__len__()
+    assert all(c.error is None for key, a in answers.items() if key != "r3" for c in a)
+
+
+def test_a_crash_on_demand() -> None:
+    door = scripted(crash_after=4)
+    answers = []
+    with pytest.raises(LLMError, match="crashed after 4 requests"):
+        for completions in door.stream(mixed(door, 20)):
+            answers.append(completions)
+    assert len(answers) == 4
+    assert door.aborted
+
+
+def test_a_closed_stand_in_says_so() -> None:
+    with scripted() as door:
+        pass
+    with pytest.raises(LLMError, match="the door is closed"):
+        door.stream([])
