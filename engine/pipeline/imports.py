@@ -12,6 +12,7 @@ from db.rows import NewChunk, NewProblem, NewTrajectory
 from db.store import Store
 from engine.answers import Grade, Grader
 from engine.chunks import rejoin
+from engine.errors import InputError
 from engine.formats.own import OwnProblem, OwnSolution, read_own
 from engine.formats.rows import Rejected
 from engine.pipeline.labelling import relabel
@@ -47,15 +48,14 @@ def import_file(
     Importing a file twice adds nothing. Raises InputError if the file cannot be read at all.
     """
     recipe = {"kind": "import", "file": str(path), "dataset": dataset, "cutter": cutter}
-    rows = read_own(path, cutter=cutter)
-    first = list(islice(rows, PROBLEMS_A_BATCH))  # an unreadable file fails before there is a run
+    if not path.is_file():  # before there is a run
+        raise InputError("there is no such file", file=str(path))
     report = ImportReport(store.start_run("import", recipe, actor, pid=pid or 0))
     try:
         with Grader(cache=store.grades) as grader:
-            batch: list[OwnProblem | Rejected] = first
-            while batch:
+            rows = read_own(path, cutter=cutter, grader=grader)
+            while batch := list(islice(rows, PROBLEMS_A_BATCH)):
                 _import_batch(store, batch, grader, report, dataset or path.stem, dataset, actor)
-                batch = list(islice(rows, PROBLEMS_A_BATCH))
     except BaseException as problem:
         store.finish_run(report.run_id, "failed", error=f"{type(problem).__name__}: {problem}")
         raise
@@ -101,7 +101,7 @@ def _import_batch(
         if stored.new:
             report.trajectories += 1
             report.outcomes[row.outcome] = report.outcomes.get(row.outcome, 0) + 1
-            report.reviews += store.add_imported_reviews(stored.id, list(_reviews(solution)))
+        report.reviews += store.add_imported_reviews(stored.id, list(_reviews(solution)))
     relabel(store, [stored.id for stored in written if stored.new])
 
 
