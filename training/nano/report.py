@@ -281,16 +281,17 @@ def _swap_facts(llm: LLM, groups: Mapping[str, list[Solution]], seed: int) -> li
             bad = [t for t, ok in texts.items() if not ok]
             if good and bad:
                 pairs.append((group[0].problem, history, good[0], bad[0]))
-    ids = [tuple(_judge_ids(llm, p, h, t) for t in (good, bad)) for p, h, good, bad in pairs]
+    ids = [(_judge_ids(llm, p, h, good), _judge_ids(llm, p, h, bad)) for p, h, good, bad in pairs]
     drawn = _draw(llm, (i for pair in ids for i in pair), 1, seed + 3, GREEDY)
-    texts = [tuple(drawn[i][0].text for i in pair) for pair in ids]
-    keys = [p.key for p, *_ in pairs]
+    keys = [problem.key for problem, *_ in pairs]
+    said = [(drawn[good][0].text, drawn[bad][0].text) for good, bad in ids]
     changed = [
-        (k, a.split("\\boxed")[0] != b.split("\\boxed")[0]) for k, (a, b) in zip(keys, texts, strict=True)
+        (key, good.split("\\boxed")[0] != bad.split("\\boxed")[0])
+        for key, (good, bad) in zip(keys, said, strict=True)
     ]
     told = [
-        (k, (parse_verdict(a), parse_verdict(b)) == ("positive", "negative"))
-        for k, (a, b) in zip(keys, texts, strict=True)
+        (key, (parse_verdict(good), parse_verdict(bad)) == ("positive", "negative"))
+        for key, (good, bad) in zip(keys, said, strict=True)
     ]
     return [
         _fact("another chunk, same history: the analysis changes", _share(changed), 0.9),

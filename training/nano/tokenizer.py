@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 SPECIAL = ("<pad>", "<eos>", "<unk>")
 # ordinary entries, not special ones: they must survive decoding with skip_special_tokens
 TAGS = ("<solve>", "<judge>", "<history>", "</history>", "<new>", "</new>", "<chunk>", "</chunk>", "\\boxed{")
-SOLVING = ("Start with ", "Take ", ", then ", "Compute ", "Plan: ", "add", "subtract", "multiply", ", ")
-SOLVING += (": ", "Wait, ", ", not ", "Check: ")
-JUDGING = ("Goal: ", "plan", "check", "add ", "subtract ", "multiply ", ". I get ", ". I find ")
-JUDGING += (". The chunk says ", ". The same. ", ". It agrees. ", ". Not the same. ", ". It differs. ")
-JUDGING += (". No calculation here. ", "Positive", "Negative")
+SOLVING = (
+    *("Start with ", "Take ", ", then ", "Compute "),
+    *("Plan: ", "add", "subtract", "multiply", ", ", ": ", "Wait, ", ", not ", "Check: "),
+    *(f"{verb} " for verb in VERBS.values()),
+    ". ",
+)
+JUDGING = (
+    *("Goal: ", "plan", "check", "add ", "subtract ", "multiply ", ". I get ", ". I find "),
+    *(". The chunk says ", ". The same. ", ". It agrees. ", ". Not the same. ", ". It differs. "),
+    *(". No calculation here. ", "Positive", "Negative"),
+)
 
 
 def _phrases() -> list[str]:
@@ -40,8 +46,9 @@ def vocabulary() -> list[str]:
     characters = [
         c for c in string.printable if c in string.digits + string.ascii_letters + string.punctuation
     ]
-    words = [*SOLVING, *(f"{verb} " for verb in VERBS.values()), ". ", *JUDGING, *_phrases()]
-    return list(dict.fromkeys([*SPECIAL, *TAGS, "\n", " ", "×", *characters, *words]))
+    return list(
+        dict.fromkeys([*SPECIAL, *TAGS, "\n", " ", "×", *characters, *SOLVING, *JUDGING, *_phrases()])
+    )
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:

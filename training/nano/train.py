@@ -159,10 +159,8 @@ def save(
     out_dir: Path,
 ) -> dict[str, Any]:
     """Write the checkpoint folder; returns steps, parameters, first and last mean loss, seconds."""
-    import torch
-
     out_dir.mkdir(parents=True, exist_ok=True)
-    model.to(torch.bfloat16).save_pretrained(out_dir)
+    model.bfloat16().save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
     summary = {
         "steps": recipe.steps,
