@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 ACTOR = "rosa"
+TIMEOUT_MS = 60_000
+"""Only a hang should end a test: the machine may be busy with something else."""
 CHROMIUM_ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -105,11 +107,12 @@ def live_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveApp]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         instance = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGS)
         yield instance
@@ -120,11 +123,12 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page in a fresh context: no cookies, no history, 1440 × 900."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(TIMEOUT_MS)
     yield context.new_page()
     context.close()
 
 
-def settled(page: Page, timeout_ms: float = 20_000) -> None:
+def settled(page: Page, timeout_ms: float = TIMEOUT_MS) -> None:
     """Wait until the page's script has run and nothing on it is being redrawn."""
     page.wait_for_timeout(120)
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=timeout_ms)

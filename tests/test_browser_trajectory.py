@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,14 @@ pytestmark = pytest.mark.browser
 
 def chunk_ids(app: LiveApp, trajectory: int) -> list[int]:
     return [chunk.id for chunk in app.store.chunk_page(trajectory, 0, 50)]
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait for a write by the server; the test fails if it does not come."""
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def query(page: Page) -> str:
@@ -128,9 +138,9 @@ def test_keys_pressed_while_moving_on_go_to_a_chunk_that_was_on_screen(live_app:
         page.keyboard.press(key)
         page.wait_for_timeout(15)
     settled(page)
+    until(lambda: bool(live_app.store.history(chunks[0])))
     for chunk in chunks:
         assert len(live_app.store.history(chunk)) <= 1
-    assert len(live_app.store.history(chunks[0])) == 1
     assert not live_app.store.history(chunks[3])
 
 
@@ -163,6 +173,17 @@ def test_hostile_text_asks_nothing_of_anyone_and_forges_nothing(live_app: LiveAp
         assert main.locator(".katex").count() > 0 or raw
     outside = [url for url in asked if not url.startswith((live_app.url, "data:", "blob:"))]
     assert outside == []
+
+
+def test_the_pages_load_nothing_from_elsewhere(live_app: LiveApp, page: Page) -> None:
+    open_page(page, f"{live_app.url}/trajectory?traj=1")
+    directive = page.evaluate(
+        """() => new Promise(done => {
+            document.addEventListener("securitypolicyviolation", e => done(e.effectiveDirective))
+            new Image().src = "https://evil.example/beacon.png"
+        })"""
+    )
+    assert directive == "img-src"
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,13 @@ def _problem(view: TrajectoryView, raw: bool) -> None:
         given = code(view.answer) if view.answer is not None else "none"
         st.markdown(f"Reference answer {code(view.reference)} · this solution's answer {given}")
         st.caption(_facts(view))
+        if view.run_id is not None:
+            st.page_link(
+                "views/runs.py",
+                label=f"Made by run {view.run_id}",
+                icon=":material/play_circle:",
+                query_params={"run": str(view.run_id)},
+            )
         if view.note:
             st.caption(f":material/info: {escape_line(view.note, limit=400)}")
 
@@ -164,8 +171,6 @@ def _facts(view: TrajectoryView) -> str:
     ]
     if view.n_tokens is not None:
         facts.append(f"{view.n_tokens} tokens, ended by {escape_line(view.finish_reason or 'nothing known')}")
-    if view.run_id is not None:
-        facts.append(f"run {view.run_id}")
     return " · ".join(facts)
 
 

@@ -5,6 +5,7 @@ Only the one rationale and the one rollout that are open are sent to the browser
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -21,6 +22,7 @@ from engine.judge import Verdict, vote
 from engine.labels import DEFAULT_RULES, Rule, flip_gamma, label_all
 from engine.values import Value
 
+_TAGS = re.compile(r"(?:\s*</?chunk>\s*)+")
 MOST_GROUPS = 12
 MOST_DRAWS = 48
 _ORDER = ("correct", "wrong", "unparsed", "truncated", "error")
@@ -143,6 +145,8 @@ def show_rollouts(
     rest = sum(len(drawn) for _, drawn in ordered[MOST_GROUPS:])
     if rest:
         st.caption(f"… and {rest} more with {len(ordered) - MOST_GROUPS} other answers.")
+    if len(rollouts) < value.n + value.errors:
+        st.caption(f"The first {len(rollouts)} of {value.n + value.errors} rollouts are listed.")
     if opened is None:
         return
     row = next((r for r in rollouts if r.id == opened), None)
@@ -154,9 +158,9 @@ def show_rollouts(
     with st.container(border=True, gap="xsmall"):
         st.caption(
             f"Rollout {row.id}: draw {row.draw}, {row.n_tokens} tokens, seed {text.seed}, "
-            f"ended by {escape_line(row.finish_reason)}"
+            f"ended by {escape_line(row.finish_reason)}" + ("" if raw else "; a paragraph is a chunk")
         )
-        show_text(text.text, raw=raw)
+        show_text(text.text if raw else _TAGS.sub("\n\n", text.text).strip("\n"), raw=raw)
 
 
 def _show_group(

@@ -80,9 +80,7 @@ def _submit(chunk_id: int, action_id: str, verdict: int | None, supersedes: int 
         )
     except StoreError as error:
         st.session_state[_MESSAGE] = f"Nothing was stored: {error}"
-    else:
-        st.session_state[f"comment-{chunk_id}"] = ""
-    _used(action_id)
+    _used(chunk_id, action_id)
 
 
 def _undo(chunk_id: int, action_id: str) -> None:
@@ -93,7 +91,7 @@ def _undo(chunk_id: int, action_id: str) -> None:
         get_store().undo(action_id=action_id, actor=actor(), chunk_id=chunk_id)
     except StoreError as error:
         st.session_state[_MESSAGE] = f"Nothing was taken back: {error}"
-    _used(action_id)
+    _used(chunk_id, action_id)
 
 
 def _fresh(chunk_id: int, action_id: str) -> bool:
@@ -107,7 +105,9 @@ def _fresh(chunk_id: int, action_id: str) -> bool:
     return False
 
 
-def _used(action_id: str) -> None:
+def _used(chunk_id: int, action_id: str) -> None:
+    """The card is done with: the next drawing makes a new one and reads the comment's draft again."""
+    st.session_state.pop(f"comment-{chunk_id}", None)
     st.session_state[_LAST] = action_id
     st.session_state[_CARD] = None
     st.session_state[_CHANGING] = None
@@ -122,7 +122,8 @@ def _keep_draft(chunk_id: int) -> None:
         st.session_state[_MESSAGE] = f"The draft could not be kept: {error}"
 
 
-def _change(chunk_id: int) -> None:
+def _change(chunk_id: int | None) -> None:
+    """Callback: ask again for this chunk; None: keep what was said."""
     st.session_state[_CHANGING] = chunk_id
 
 
@@ -143,13 +144,14 @@ def review_card(chunk_id: int, chunk_idx: int, rule_label: Label | None) -> None
         if mine is not None and st.session_state.get(_CHANGING) != chunk_id:
             _answered(chunk_id, mine)
         else:
-            _ask(chunk_id, head)
+            _ask(chunk_id, head, mine)
         if history:
             _show_history(history)
         reviewing_as()
 
 
-def _ask(chunk_id: int, head: int | None) -> None:
+def _ask(chunk_id: int, head: int | None, mine: ReviewRow | None) -> None:
+    """Verdict buttons and comment; ``mine``: what one says now, when it is to be changed."""
     action_id = _action_id(chunk_id)
     with st.container(horizontal=True, gap="xsmall"):
         for verdict, words, key, icon in VERDICTS:
@@ -161,9 +163,13 @@ def _ask(chunk_id: int, head: int | None) -> None:
                 on_click=_submit,
                 args=(chunk_id, action_id, verdict, head),
             )
+        if mine is not None:
+            st.button(
+                "Keep", key=f"keep-{action_id}", type="tertiary", shortcut="E", on_click=_change, args=(None,)
+            )
     comment = f"comment-{chunk_id}"
     if comment not in st.session_state:
-        st.session_state[comment] = get_store().get_draft(actor(), chunk_id)
+        st.session_state[comment] = get_store().get_draft(actor(), chunk_id) or (mine.comment if mine else "")
     st.text_area(
         "Comment",
         key=comment,

@@ -212,6 +212,7 @@ def _hover(k: int, value: Value, sign: str | None) -> str:
 def _layout(n_points: int, palette: Palette) -> go.Layout:
     every = max(1, (n_points - 1) // 12)
     ticks = [0, *range(every, n_points, every)]
+    margin = max(0.35, 0.012 * n_points)
     return go.Layout(
         height=250,
         margin={"l": 34, "r": 10, "t": 8, "b": 38},
@@ -225,7 +226,7 @@ def _layout(n_points: int, palette: Palette) -> go.Layout:
         font={"color": palette.ink, "size": 12},
         hoverlabel={"align": "left"},
         xaxis={
-            "range": [-0.35, n_points - 0.65],
+            "range": [-margin, n_points - 1 + margin],
             "tickvals": ticks,
             "ticktext": ["start", *(str(k - 1) for k in ticks[1:])],
             "title": {"text": "after chunk", "standoff": 6},
