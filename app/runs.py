@@ -40,7 +40,8 @@ def check_recipe(settings: Settings, recipe: Recipe) -> None:
     """Refuse before queueing what cannot work: unknown checkpoint, prompt, rule. Raises StepWiserError."""
     if isinstance(recipe, TrainJudgeRecipe):
         resolve_checkpoint(recipe.base, settings.home)
-        check_name(recipe.name)
+        if recipe.name is not None:
+            check_name(recipe.name)
         parse_rule(recipe.labels.rule)
     elif isinstance(recipe, SampleRecipe | RolloutRecipe | JudgeRecipe):
         resolve_checkpoint(recipe.llm.checkpoint, settings.home)

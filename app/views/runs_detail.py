@@ -80,15 +80,16 @@ def _progress(run: RunRow) -> None:
     part = share(run)
     if run.status in ALIVE:
         st.progress(part or 0.0)
-    columns = st.columns(4)
-    columns[0].metric(f"Done ({run.unit or 'units'})", amount_text(run).removesuffix(run.unit).strip() or "0")
-    columns[1].metric("Rate", rate_text(run.rate, run.unit))
-    if run.status in ALIVE:
-        columns[2].metric("Remaining", lasting(run.remaining_s) if run.status == "running" else "–")
-    else:
-        columns[2].metric("Ended", ago(run.ended_at, run.now))
     until = run.ended_at or run.heartbeat_at
-    columns[3].metric("This attempt took" if run.ended_at else "Running for", _span(run, until))
+    facts = {
+        f"Done ({run.unit or 'units'})": amount_text(run).removesuffix(run.unit).strip() or "0",
+        "Rate": rate_text(run.rate, run.unit),
+        "Remaining": lasting(run.remaining_s) if run.remaining_s is not None else "–",
+        "This attempt took" if run.ended_at else "Running for": _span(run, until),
+    }
+    with st.container(horizontal=True):
+        for name, value in facts.items():
+            st.metric(name, value, width=165)
     if shown_status(run) != "stalled" and not run.error and (said := what_happens(run)):
         st.text(said)
 

@@ -39,6 +39,7 @@ TITLES: Mapping[str, str] = {
     "per_problem": "At most a problem",
     "generate": "Write new problems first",
     "count": "New problems",
+    "generate.seed": "Seed of the problems",
     "kinds": "Kinds of problem",
     "checkpoint": "Checkpoint",
     "from_run": "From run",
@@ -139,7 +140,7 @@ class Form:
     def leaves(self) -> list[Leaf]:
         return list(leaves(self.kind.recipe, self.base))
 
-    def collect(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def collect(self, state: Mapping[Any, Any]) -> dict[str, Any]:
         """The recipe's fields as the widgets have them now; a field that was never drawn has its default."""
         data: dict[str, Any] = {}
         for leaf in self.leaves():
@@ -186,7 +187,8 @@ class Form:
     def _widget(self, leaf: Leaf) -> None:
         key, help_text = self.key(leaf.path), leaf.info.description
         st.session_state.setdefault(key, _shown(leaf))
-        label, kept = title_of(leaf.path), {"key": key, "help": help_text, "persist_state": "session"}
+        label = title_of(leaf.path)
+        kept: dict[str, Any] = {"key": key, "help": help_text, "persist_state": "session"}
         if leaf.path in self.choices:
             self._chooser(leaf, label, kept)
         elif leaf.type is bool:

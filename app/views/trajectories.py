@@ -207,7 +207,7 @@ def _list(asked: Asked) -> None:
     count = store.count_trajectories(asked.where, stop=COUNTED)
     total = f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"
     noun = "trajectory" if count == 1 else "trajectories"
-    st.caption(f"{total} {noun} · {SORT_TITLES[asked.sort].lower()} · {len(found.rows)} on this page")
+    st.caption(f"{total} {noun} · {len(found.rows)} on this page")
     ids = [row.id for row in found.rows]
     paths, signs = store.q_paths(ids), store.label_signs(ids)
     rows = [_row(row, paths.get(row.id, []), signs.get(row.id, {})) for row in found.rows]

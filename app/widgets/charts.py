@@ -73,6 +73,7 @@ def share_bars(bars: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -
         **_frame(own),
     )
     figure.update_layout(legend={"orientation": "h", "y": -0.05, "yanchor": "top", "x": 0})
+    figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})
     figure.update_xaxes(visible=False, range=[0, 1])
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

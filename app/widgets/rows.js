@@ -94,7 +94,10 @@ function line(row, columns) {
         open(row.href);
       };
       td.append(link);
-    } else td.append(content(row.cells[i], column.kind));
+    } else {
+      if (row.cells[i] === null) td.classList.add("void");
+      td.append(content(row.cells[i], column.kind));
+    }
     tr.append(td);
   });
   tr.onclick = () => {

@@ -59,8 +59,8 @@ def share(run: RunRow) -> float | None:
     return None if not run.total else min(1.0, run.done / run.total)
 
 
-def progress_cell(run: RunRow) -> Progress:
-    """Bar and numbers; a run that waits has only words."""
+def progress_cell(run: RunRow) -> Progress | None:
+    """Bar and numbers; None for a run that has none yet."""
     status = shown_status(run)
     pace = []
     if status == "running":
@@ -68,12 +68,9 @@ def progress_cell(run: RunRow) -> Progress:
         pace += [f"{lasting(run.remaining_s)} to go"] if run.remaining_s is not None else []
     tone = TONES[STATUSES.get(status, ("gray", "", ""))[0]]
     text = "\n".join(part for part in (amount_text(run), " · ".join(pace)) if part)
-    return Progress(
-        share(run),
-        text or ("starting" if status == "running" else "–"),
-        tone,
-        bar=status in ALIVE and run.attempt > 0,
-    )
+    if status == "running" and not text:
+        text = "starting"
+    return Progress(share(run), text, tone, bar=status in ALIVE and run.attempt > 0) if text else None
 
 
 def what_happens(run: RunRow) -> str:
