@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from engine.runs import RunContext
 from tests.labelled_store import store_with
 from tests.tiny_llama import make_tiny_llama
 from training.callbacks import kept_metrics, last_checkpoint
-from training.grpo_judge import CARD, build_trainer, data_order, train
+from training.grpo_judge import CARD, build_trainer, data_order, own_folder, train
 from training.held_out import score
 from training.jobs import TrainJudgeRecipe
 from training.sets import Example, TrainingSet, write_set
@@ -34,7 +35,9 @@ class Context:
     run_id: int = 1
     stop_at: int = 10**9
     stopping: bool = False
-    store: Any = None
+    store: Any = field(
+        default_factory=lambda: SimpleNamespace(run=lambda run_id: SimpleNamespace(uid=f"uid-{run_id}"))
+    )
     metrics: dict[tuple[str, int], float] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -122,6 +125,7 @@ def context(tmp_path: Path, coin: Path, run_id: int = 1, name: str | None = None
     rows = [Example(i, i, prompt(d), "+" if d < 5 else "-") for i, d in enumerate(digits)]
     folder = tmp_path / "runs" / str(run_id)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run").write_text(f"uid-{run_id}")
     write_set(
         TrainingSet(tuple(rows[:48]), tuple(rows[48:]), {"train": 48, "held_out": 16}),
         folder / "examples.jsonl",
@@ -139,6 +143,7 @@ def context(tmp_path: Path, coin: Path, run_id: int = 1, name: str | None = None
     return Context(resolve(TrainJudgeRecipe, data), tmp_path, run_id)
 
 
+@pytest.mark.timeout(900)  # seconds on a free machine
 def test_a_judge_learns_the_labels_and_is_saved_as_a_checkpoint(tmp_path: Path, coin: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -165,7 +170,7 @@ def test_a_judge_learns_the_labels_and_is_saved_as_a_checkpoint(tmp_path: Path, 
     target = tmp_path / "checkpoints" / "learned"
     check_checkpoint(target)
     card = json.loads((target / CARD).read_text())
-    assert card["run_id"] == 1 and card["base_hash"] == check_checkpoint(coin).content_hash
+    assert card["run"] == "uid-1" and card["base_hash"] == check_checkpoint(coin).content_hash
     assert card["recipe"]["grpo"]["steps"] == 80 and card["held_out_after"] == result["held_out_after"]
     assert json.loads((target / "config.json").read_text())["dtype"] == "bfloat16"
     assert (target / "generation_config.json").is_file()
@@ -298,11 +303,21 @@ def test_a_store_without_labels_fails_before_training_and_says_what_to_do(tmp_pa
     from db.store import open_store
 
     ctx = context(tmp_path, coin)
-    (tmp_path / "runs" / "1" / "examples.jsonl").unlink()
     ctx.store = open_store(f"sqlite:///{tmp_path / 'store.db'}", migrate=True)
+    ctx.run_id = ctx.store.start_run("train-judge", ctx.recipe.model_dump(mode="json"), "ada", pid=1)
     with pytest.raises(TrainingError, match="roll out prefixes first"):
         train(ctx)
     assert not (tmp_path / "runs" / "1" / "trainer").exists()
+
+
+def test_what_another_stores_run_of_the_same_number_left_is_not_continued(tmp_path: Path, coin: Path) -> None:
+    ctx = context(tmp_path, coin, name="mine")
+    ctx.stop_at = 3
+    train(ctx)
+    ctx.store = SimpleNamespace(run=lambda run_id: SimpleNamespace(uid="another"))
+    folder = own_folder(ctx, "another")  # type: ignore[arg-type]
+    assert [path.name for path in folder.iterdir()] == ["run"]
+    assert own_folder(ctx, "another") == folder and folder.is_dir()  # type: ignore[arg-type]
 
 
 def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:

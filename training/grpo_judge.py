@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,13 +40,14 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     resumed. Raises TrainingError (name taken, set too small, NaN), CheckpointError (base) and RecipeError (rule).
     """
     recipe, grpo = ctx.recipe, ctx.recipe.grpo
-    target = free_target(ctx)
+    uid = ctx.store.run(ctx.run_id).uid
+    target = free_target(ctx, uid)
     base = resolve_checkpoint(recipe.base, ctx.home)
     base_hash = check_checkpoint(base).content_hash
     prompt = load_prompt(recipe.prompt)
     ctx.facts({prompt.name: prompt.hash})
-    folder = ctx.home / "runs" / str(ctx.run_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    _quiet_log()
+    folder = own_folder(ctx, uid)
     data = _examples(ctx, base, folder)
     before = _before(ctx, base, data, folder)
     result: dict[str, Any] = {"set": data.counts, "held_out_before": _asdict(before)}
@@ -64,7 +66,13 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     after = _measure(ctx, aside, data, stopping=lambda: False)  # seconds, and the run is all but done
     _log_accuracy(ctx, "after", after, grpo.steps)
     result |= {"held_out_after": _asdict(after), "checkpoint": target.name}
-    card = {"run_id": ctx.run_id, "base": recipe.base, "base_hash": base_hash, "prompt_hash": prompt.hash}
+    card = {
+        "run_id": ctx.run_id,
+        "run": uid,
+        "base": recipe.base,
+        "base_hash": base_hash,
+        "prompt_hash": prompt.hash,
+    }
     card |= {"recipe": recipe.model_dump(mode="json"), **result}
     (aside / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     put_in_place(aside, target)
@@ -72,7 +80,7 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     return result
 
 
-def free_target(ctx: RunContext[TrainJudgeRecipe]) -> Path:
+def free_target(ctx: RunContext[TrainJudgeRecipe], uid: str) -> Path:
     """Folder that the new checkpoint will have. Raises TrainingError if another checkpoint has that name."""
     name = check_name(ctx.recipe.name or f"run-{ctx.run_id}")
     target = checkpoints_folder(ctx.home) / name
@@ -80,20 +88,31 @@ def free_target(ctx: RunContext[TrainJudgeRecipe]) -> Path:
         raise TrainingError(
             f"checkpoint name {name!r} belongs to the packaged checkpoint; set name to another one"
         )
-    if target.exists() and _made_by(target) != ctx.run_id:
+    if target.exists() and _made_by(target) != uid:
         raise TrainingError(
             f"there is already a checkpoint {name!r} in {target.parent}, not made by run {ctx.run_id}; "
-            "set name to another one, or leave it empty"
+            "set name to another one, or move that folder away"
         )
     return target
 
 
-def _made_by(checkpoint: Path) -> int | None:
+def _made_by(checkpoint: Path) -> str | None:
     try:
         card = json.loads((checkpoint / CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return card.get("run_id") if isinstance(card, dict) else None
+    return card.get("run") if isinstance(card, dict) else None
+
+
+def own_folder(ctx: RunContext[TrainJudgeRecipe], uid: str) -> Path:
+    """The run's folder, emptied if another store's run of the same number left it there."""
+    folder = ctx.home / "runs" / str(ctx.run_id)
+    owner = folder / "run"
+    if not owner.is_file() or owner.read_text(encoding="utf-8") != uid:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        owner.write_text(uid, encoding="utf-8")
+    return folder
 
 
 def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> TrainingSet:
@@ -152,6 +171,16 @@ def _log_accuracy(ctx: RunContext[TrainJudgeRecipe], when: str, accuracy: Accura
     )
 
 
+def _quiet_log() -> None:
+    """The run's log is read line by line: no bars, and no warning about a vLLM that a CPU does not train with."""
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    if not torch.cuda.is_available():
+        warnings.filterwarnings("ignore", message="TRL currently supports vLLM")
+
+
 def _trained(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, output: Path) -> Path | None:
     """Train from the run's last checkpoint, or from ``base``, to the last step or a stop; the last checkpoint then."""
     last = last_checkpoint(output)
@@ -185,10 +214,8 @@ def build_trainer(
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
-    from transformers.utils.logging import disable_progress_bar
     from trl import GRPOTrainer
 
-    disable_progress_bar()  # the run's log is read line by line
     tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
     if tokenizer("1")["input_ids"][-1] == tokenizer.eos_token_id:
         raise TrainingError(
