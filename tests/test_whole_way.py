@@ -103,7 +103,7 @@ def test_a_sample_run_from_the_runs_page(app: App, page: Page):
     fields = {"dataset": DATASET, "generate.count": PROBLEMS, "generate.seed": 4242, "draws.max_tokens": 200}
     query = "&".join(f"set={name}={value}" for name, value in fields.items())
     open_page(page, f"{app.url}/runs?new=sample&{query}")
-    box = page.get_by_label("Solutions a problem (N)")
+    box = page.get_by_label("Solutions a problem (N)", exact=True)
     box.fill(str(N))
     box.press("Enter")
     settled(page)
@@ -122,7 +122,7 @@ def test_a_rollout_run_and_its_progress(app: App, page: Page):
     page.get_by_role("button", name="Roll them out").click()
     page.wait_for_url(re.compile("new=rollout"))
     settled(page)
-    box = page.get_by_label("Rollouts a prefix (M)")
+    box = page.get_by_label("Rollouts a prefix (M)", exact=True)
     box.fill(str(M))
     box.press("Enter")
     settled(page)
