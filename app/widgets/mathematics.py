@@ -43,10 +43,10 @@ KNOWN = _words(
     backslash overline underline overbrace underbrace overrightarrow overleftarrow widehat widetilde hat
     tilde bar vec dot ddot acute grave breve check mathring not cancel bcancel xcancel boxed fbox stackrel
     overset underset substack text textrm textbf textit textsf texttt textnormal mathrm mathbf mathit
-    mathsf mathtt mathcal mathscr mathfrak mathbb boldsymbol bm mathop mathrel mathbin mathord
+    mathsf mathtt mathcal mathscr mathfrak mathbb boldsymbol bm bold rm bf it mathop mathrel mathbin mathord
     displaystyle textstyle scriptstyle quad qquad begin end hline angle measuredangle triangle
     triangledown square blacksquare Box diamond Diamond lozenge bigstar degree prime backprime dagger
-    ddagger S P checkmark sharp flat natural surd top bot N Z Q R C colon textdollar
+    ddagger S P checkmark clubsuit heartsuit spadesuit diamondsuit sharp flat natural surd top bot N Z Q R C colon textdollar textgreater textless
     """
 )
 ENVIRONMENTS = _words(
@@ -61,21 +61,28 @@ _DEEPEST = 30
 
 _FORMULA = re.compile(
     r"(?P<escape>\\[\\$])"
+    r"|(?P<environment>\\begin\{(?P<name>(?:align|gather|equation)\*?)\}"
+    rf"(?:(?!\\begin\{{(?P=name)\}})[\s\S]){{1,{_LONGEST}}}?\\end\{{(?P=name)\}})"
     rf"|\$\$(?P<dollars>[^$]{{1,{_LONGEST}}}?)\$\$"
     rf"|\\\[(?P<bracket>(?:(?!\\[\[\]])[\s\S]){{1,{_LONGEST}}}?)\\\]"
     rf"|\\\((?P<paren>(?:(?!\\[()])[\s\S]){{1,{_LONGEST}}}?)\\\)"
     r"|\$(?P<dollar>(?![\s$])(?:\\[\s\S]|[^$\\]){1,500}?)(?<!\s)\$(?!\d)"
+    r"|\$(?P<spaced>[ ]?(?:\\[\s\S]|[^$\\\n]){1,500}?[ ]?)\$(?!\d)"
     r"|(?P<boxed>\\boxed\{)"
 )
+_DISPLAYS = ("environment", "dollars", "bracket")
 _COMMAND = re.compile(r"\\([A-Za-z]+\*?|[\s\S]|$)")
 _WORDS_INSIDE = re.compile(r"\\(?:text\w*|mathrm|operatorname\*?|begin|end|mbox)\s*\{[^{}]*\}")
-_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{3,}")
+_WORD = re.compile(r"(?:^|(?<=[\s,.;:!?(]))[A-Za-z]{2,}(?=[\s,.;:!?)]|$)")
+_COMMAND_OR_INDEX = re.compile(r"[\\^_]")
+_OPERATOR = re.compile(r"[\\^_=<>{}]")
 _FUNCTIONS = _words(
     """
     sin cos tan cot sec csc log exp gcd lcm max min mod det deg lim and iff
     """
 )
 _WORD_IN_A_BOX = re.compile(r"\\boxed\{\s*([A-Za-z]{2,}(?: [A-Za-z]+)*)\s*\}")
+_NOT_INSIDE = re.compile(r"`|(?<!\\)\$")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
@@ -112,15 +119,18 @@ def _formula(text: str, match: re.Match[str]) -> tuple[Kind, str, int]:
         content = _WORD_IN_A_BOX.sub(r"\\boxed{\\text{\1}}", text[match.start() : end])
         if end and is_formula(content):
             return INLINE, _ready(content, one_line=True), end
-    elif match["dollars"] is not None or match["bracket"] is not None:
-        content = match["dollars"] if match["dollars"] is not None else match["bracket"]
+    elif display := next((match[name] for name in _DISPLAYS if match[name] is not None), None):
+        content = display
         if is_formula(content):
             return DISPLAY, _ready(content, one_line=False), match.end()
     elif match["paren"] is not None:
         if is_formula(match["paren"]):
             return INLINE, _ready(match["paren"], one_line=True), match.end()
-    elif is_formula(match["dollar"]) and not _is_prose(match["dollar"]):
-        return INLINE, _ready(match["dollar"], one_line=True), match.end()
+    else:
+        content = match["dollar"] if match["dollar"] is not None else match["spaced"]
+        certain = match["dollar"] is not None or _COMMAND_OR_INDEX.search(content)
+        if certain and is_formula(content) and not _is_prose(content):
+            return INLINE, _ready(content, one_line=True), match.end()
     # Not a formula: the opening sign is prose, and what follows it may still hold one.
     sign = 2 if match[0].startswith(("$$", "\\[", "\\(")) else len(match[0]) if match["boxed"] else 1
     return PROSE, match[0][:sign], match.start() + sign
@@ -139,7 +149,7 @@ def _closing_brace(text: str, start: int) -> int:
 
 def is_formula(content: str) -> bool:
     """Whether KaTeX can draw ``content`` and it is harmless: known commands, balanced, not too deep, no blank line."""
-    if not content.strip() or _BLANK_LINE.search(content) or "`" in content:
+    if not content.strip() or _BLANK_LINE.search(content) or _NOT_INSIDE.search(content):
         return False
     environments: list[str] = []
     open_delimiters = 0
@@ -174,8 +184,11 @@ def _balanced(content: str) -> bool:
 
 def _is_prose(content: str) -> bool:
     """Whether what stands between two dollar signs is words rather than a formula ("$5 and got 3$")."""
-    words = [w for w in _WORD.findall(_WORDS_INSIDE.sub(" ", content)) if w.lower() not in _FUNCTIONS]
-    return len(words) >= 2 or bool(re.match(r"\d[\d.,]*\s+[A-Za-z]{2,}", content))
+    bare = _WORDS_INSIDE.sub(" ", content)
+    words = [word for word in _WORD.findall(bare) if word.lower() not in _FUNCTIONS]
+    if _OPERATOR.search(bare):
+        return len(words) >= 4
+    return len(words) >= 2 or bool(words and content[0].isdigit())
 
 
 def _ready(content: str, *, one_line: bool) -> str:
