@@ -86,6 +86,13 @@ def test_what_streamlit_would_rewrite_after_parsing_is_parted(text: str) -> None
         ("中文 $x=3$元", ["x=3"]),
         ("$ x $ is not, $x$ is", ["x"]),
         ("$x$5", []),
+        (r"sequence $(a_1, \ldots, a_n ) $ and $ 5 or $ 6", [r"(a_1, \ldots, a_n )"]),
+        ("$3abc^2, 4abd = 5$", ["3abc^2, 4abd = 5"]),
+        (
+            "So\n\\begin{align*}\nx &= 1 \\\\\n\\end{align*}\nholds",
+            ["\\begin{align*}\nx &= 1 \\\\\n\\end{align*}"],
+        ),
+        (r"\[ \text{if $x$} \]", ["x"]),
         ("one $ sign", []),
     ],
 )

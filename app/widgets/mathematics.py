@@ -196,7 +196,7 @@ def _ready(content: str, *, one_line: bool) -> str:
     content = content.replace(r"\\", "\0").replace(r"\$", r"\text{\textdollar}").replace("\0", r"\\")
     content = re.sub(r"(\\\\)\s*\[[^\]\n]*\]", r"\1", content)  # row distances
     content = re.sub(r"(?<!\\)((?:\\\\)*)([%#])", r"\1\\\2", content)  # % would hide the rest of the line
-    content = re.sub(r":(?=[\w+-])", r"\\mathrel{:}", content)  # ":name:" would become an emoji
+    content = re.sub(r":(?=[\w+-]+:)", r"\\mathrel{:}", content)  # ":name:" would become an emoji
     return (
         " ".join(content.split())
         if one_line
