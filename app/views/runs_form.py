@@ -165,7 +165,9 @@ class Form:
         rest = [leaf for leaf in by_path.values() if leaf.path not in shown]
         for part in sorted({_part(leaf) for leaf in rest}, key=lambda part: part == ""):
             with st.expander(
-                f"More: {title_of(part).lower() if part != 'grpo' else 'GRPO'}" if part else "More: this run"
+                f"More: {title_of(part).lower() if part != 'grpo' else 'GRPO'}"
+                if part
+                else "More: other fields"
             ):
                 self._grid([leaf for leaf in rest if _part(leaf) == part])
 

@@ -28,6 +28,11 @@ from engine.labels import DEFAULT_RULES
 from engine.recipes import Recipe, set_fields
 
 MAX_YAML = 100_000
+NOTHING = {
+    "sample": "There is nothing to sample: this data set has no problems yet. Let new ones be written first.",
+    "rollout": "There is nothing to roll out: no trajectory with more than one chunk fits. Sample some first.",
+    "judge": "There is nothing to judge: no trajectory fits. Sample some first.",
+}
 STARTED = "new-started"
 """Session key: the run that Start queued, until its page is shown."""
 
@@ -215,11 +220,13 @@ def _say_wrong(error: RecipeError) -> None:
 
 def _forecast(recipe: Recipe) -> None:
     try:
-        said = forecast(get_store(), recipe.kind, recipe).text
+        found = forecast(get_store(), recipe.kind, recipe)
     except (StepWiserError, StoreError) as error:
         st.warning(escape_line(str(error), limit=400), icon=":material/warning:")
-    else:
-        st.text(said)
+        return
+    st.text(found.text)
+    if found.count == 0:
+        st.warning(NOTHING.get(recipe.kind, ""), icon=":material/warning:")
 
 
 def _yaml_editor(form: Form) -> None:

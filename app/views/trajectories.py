@@ -18,6 +18,7 @@ from db.reads_list import TrajectoryFilter, TrajectoryItem
 
 PAGE = 50
 COUNTED = 1000
+RUNS = 20
 EXCERPT = 220
 ANY = "any"
 SORT_TITLES = {
@@ -144,6 +145,7 @@ def _filters(asked: Asked) -> None:
         _select("policy", "Policy", {name: name for name in store.policies()})
         _select("outcome", "Outcome", {name: words for name, (_, _, words) in OUTCOMES.items()})
         _select("reviewed", "Review", REVIEWED)
+        _select("run", "From run", _runs(asked.where.run_id))
         _select("sort", "Sort by", SORT_TITLES, default="newest", width=200)
     narrowed = [name for name in KNOWN if name in st.query_params and name not in ("sort", "after", "before")]
     if narrowed and not asked.problems:
@@ -156,6 +158,14 @@ def _filters(asked: Asked) -> None:
                     query_params={"run": str(asked.where.run_id)},
                 )
             here_button("Clear filters", _sort_only(), key="clear", icon=":material/filter_list_off:")
+
+
+def _runs(current: int | None) -> dict[str, str]:
+    """The newest runs that write trajectories, and the one that the address names."""
+    ids = {current, *(run.id for run in get_store().runs(RUNS, kinds=["sample", "import"]))}
+    return {
+        str(run_id): f"Run {run_id}" for run_id in sorted((i for i in ids if i is not None), reverse=True)
+    }
 
 
 def _show(name: str, value: str) -> None:

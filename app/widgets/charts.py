@@ -62,6 +62,7 @@ def share_bars(bars: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
+            insidetextfont={"color": own.ink if part.tone == "quiet" else own.paper},
             customdata=counts,
             hovertemplate=f"{part.name}: %{{customdata:,}} (%{{x:.1%}})<extra></extra>",
         )
