@@ -6,7 +6,6 @@ No OFFSET: a cursor holds where the page before ended (NULL flag, value, id) and
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,8 +20,6 @@ from db.session import StoreBase, columns, rows_of
 from db.tables import Chunk, ChunkLabel, Problem, Total, Trajectory
 
 TRIGRAM = 3
-FEW = 2000
-"""Up to so many problems it is cheaper to look their trajectories up than to walk the sorted list."""
 PROBLEM_CHARS = 300
 
 
@@ -180,26 +177,25 @@ class ListReads(StoreBase):
 
 
 def _conditions(db: Connection, where: TrajectoryFilter) -> list[Any]:
+    """Filters that leave the walk along the sort's index to the planner's only choice.
+
+    ``+ 0`` keeps a column's own index out of the plan: gathering a common value's rows and sorting them takes
+    seconds, the walk reads what it filters by from the sort's index.
+    """
     conditions: list[Any] = []
     if where.policy is not None:
         conditions.append(Trajectory.policy == where.policy)
     if where.outcome is not None:
         conditions.append(Trajectory.outcome == where.outcome)
     if where.run_id is not None:
-        conditions.append(Trajectory.run_id == where.run_id)
+        conditions.append(Trajectory.run_id + 0 == where.run_id)
     if where.reviewed is not None:
-        # most are unreviewed: "+ 0" keeps their index out of the plan, so that the list is walked in its order
-        conditions.append(Trajectory.n_reviewed > 0 if where.reviewed else Trajectory.n_reviewed + 0 == 0)
+        reviewed = Trajectory.n_reviewed + 0
+        conditions.append(reviewed > 0 if where.reviewed else reviewed == 0)
     if where.dataset is not None or (where.search and where.search.split()):
-        conditions.append(_of_problems(db, problem_query(db, where.dataset, where.search or "")))
+        problems = problem_query(db, where.dataset, where.search or "")
+        conditions.append((Trajectory.problem_id + 0).in_(problems))
     return conditions
-
-
-def _of_problems(db: Connection, problems: Select[Any]) -> Any:
-    few = list(db.scalars(problems.limit(FEW + 1)))
-    if len(few) <= FEW:
-        return Trajectory.problem_id.in_(few)
-    return (Trajectory.problem_id + 0).in_(problems)  # "+ 0": walk the sorted list and ask of each row
 
 
 def problem_query(db: Connection, dataset: str | None, search: str) -> Select[Any]:
@@ -280,19 +276,17 @@ def _encode(position: _Position, where: TrajectoryFilter, sort: str) -> str:
 
 
 def _decode(cursor: str, where: TrajectoryFilter, sort: str) -> _Position:
+    wrong = CursorError(f"cursor {cursor[:80]!r} is none of this list's: begin at its first page")
     try:
-        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        digest, null, value, id_ = json.loads(data)
-        if (
-            not isinstance(id_, int)
-            or not isinstance(value, int | float | None)
-            or null not in SORTS[sort].segments
-        ):
-            raise ValueError("not a position")
-    except (ValueError, TypeError, binascii.Error, UnicodeDecodeError) as error:
-        raise CursorError(
-            f"cursor {cursor[:80]!r} is none of this list's: begin at its first page"
-        ) from error
+        digest, null, value, id_ = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, TypeError) as error:
+        raise wrong from error
     if digest != _digest(where, sort):
         raise CursorError("this cursor belongs to another filter or order: begin at the first page")
+    if (
+        not isinstance(id_, int)
+        or not isinstance(value, int | float | None)
+        or null not in SORTS[sort].segments
+    ):
+        raise wrong
     return bool(null), value, id_

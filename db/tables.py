@@ -167,6 +167,9 @@ class Prefix(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
 
 
+_FILTERS = ("problem_id", "policy", "outcome", "run_id")
+
+
 class Trajectory(Base):
     """One solution: sampled (has draw, token ids, policy's checkpoint hash), imported or written by hand.
 
@@ -213,10 +216,12 @@ class Trajectory(Base):
         CheckConstraint(f"outcome IN {OUTCOMES}", name="outcome"),
         CheckConstraint("draw >= 0", name="draw"),
         Index("ix_trajectories_problem_id_id", "problem_id", "id"),
-        Index("ix_trajectories_biggest_drop_id", "biggest_drop", "id"),
-        Index("ix_trajectories_least_confidence_id", "least_confidence", "id"),
-        Index("ix_trajectories_n_disagree_id", "n_disagree", "id"),
-        Index("ix_trajectories_n_reviewed_id", "n_reviewed", "id"),
+        # Sorted lists walk one of these from its end. They hold what a list can be filtered by, so that a filter
+        # that fits almost nothing is still answered from the index alone.
+        Index("ix_trajectories_by_drop", "biggest_drop", "id", *_FILTERS, "n_reviewed"),
+        Index("ix_trajectories_by_confidence", "least_confidence", "id", *_FILTERS, "n_reviewed"),
+        Index("ix_trajectories_by_disagreement", "n_disagree", "id", *_FILTERS, "n_reviewed"),
+        Index("ix_trajectories_by_reviews", "n_reviewed", "id", *_FILTERS),
         Index("ix_trajectories_run_id_id", "run_id", "id"),
     )
 

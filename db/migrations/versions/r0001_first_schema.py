@@ -178,21 +178,21 @@ def upgrade() -> None:
     sa.CheckConstraint("outcome IN ('correct', 'wrong', 'unparsed', 'truncated', 'error')", name=op.f('ck_trajectories_outcome')),
     sa.CheckConstraint('draw >= 0', name=op.f('ck_trajectories_draw')),
     sa.ForeignKeyConstraint(['prefix_id'], ['prefixes.id'], name=op.f('fk_trajectories_prefix_id')),
-    sa.ForeignKeyConstraint(['value_prefix_id'], ['prefixes.id'], name=op.f('fk_trajectories_value_prefix_id')),
     sa.ForeignKeyConstraint(['problem_id'], ['problems.id'], name=op.f('fk_trajectories_problem_id')),
     sa.ForeignKeyConstraint(['run_id'], ['runs.id'], name=op.f('fk_trajectories_run_id')),
+    sa.ForeignKeyConstraint(['value_prefix_id'], ['prefixes.id'], name=op.f('fk_trajectories_value_prefix_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_trajectories')),
     sa.UniqueConstraint('prefix_id', 'draw', name=op.f('uq_trajectories_prefix_id_draw')),
     sa.UniqueConstraint('problem_id', 'import_key', name=op.f('uq_trajectories_problem_id_import_key'))
     )
-    op.create_index('ix_trajectories_biggest_drop_id', 'trajectories', ['biggest_drop', 'id'], unique=False)
-    op.create_index('ix_trajectories_least_confidence_id', 'trajectories', ['least_confidence', 'id'], unique=False)
-    op.create_index('ix_trajectories_n_disagree_id', 'trajectories', ['n_disagree', 'id'], unique=False)
-    op.create_index('ix_trajectories_n_reviewed_id', 'trajectories', ['n_reviewed', 'id'], unique=False)
+    op.create_index('ix_trajectories_by_confidence', 'trajectories', ['least_confidence', 'id', 'problem_id', 'policy', 'outcome', 'run_id', 'n_reviewed'], unique=False)
+    op.create_index('ix_trajectories_by_disagreement', 'trajectories', ['n_disagree', 'id', 'problem_id', 'policy', 'outcome', 'run_id', 'n_reviewed'], unique=False)
+    op.create_index('ix_trajectories_by_drop', 'trajectories', ['biggest_drop', 'id', 'problem_id', 'policy', 'outcome', 'run_id', 'n_reviewed'], unique=False)
+    op.create_index('ix_trajectories_by_reviews', 'trajectories', ['n_reviewed', 'id', 'problem_id', 'policy', 'outcome', 'run_id'], unique=False)
     op.create_index(op.f('ix_trajectories_prefix_id'), 'trajectories', ['prefix_id'], unique=False)
-    op.create_index(op.f('ix_trajectories_value_prefix_id'), 'trajectories', ['value_prefix_id'], unique=False)
     op.create_index('ix_trajectories_problem_id_id', 'trajectories', ['problem_id', 'id'], unique=False)
     op.create_index('ix_trajectories_run_id_id', 'trajectories', ['run_id', 'id'], unique=False)
+    op.create_index(op.f('ix_trajectories_value_prefix_id'), 'trajectories', ['value_prefix_id'], unique=False)
     op.create_table('chunks',
     sa.Column('id', sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
     sa.Column('trajectory_id', sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),

@@ -1,0 +1,100 @@
+"""The schema's revisions: they make what tables.py says, from nothing, once; an unknown revision is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from db.connect import connect
+from db.errors import StoreOutdatedError, StoreReadOnlyError
+from db.migrate import CONFIGURE, check_current, current_revision, head_revision, upgrade
+from db.store import Store, open_store
+from db.tables import Base
+from tests.store_world import BACKENDS, add_problem, fresh_url
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(params=BACKENDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with fresh_url(request.param, tmp_path) as url:
+        yield url
+
+
+def test_the_revisions_make_exactly_the_tables(url: str):
+    engine = connect(url)
+    upgrade(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={**CONFIGURE, "compare_server_default": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_the_comparison_would_notice_a_missing_column_and_index(url: str):
+    engine = connect(url)
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DROP INDEX ix_trajectories_by_drop"))
+        connection.execute(text("ALTER TABLE runs DROP COLUMN message"))
+    with engine.connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection, opts=CONFIGURE), Base.metadata)
+    assert sorted(change[0] for change in found) == ["add_column", "add_index"]
+
+
+def test_checks_of_the_tables_are_in_the_database(url: str):
+    engine = connect(url)
+    upgrade(engine)
+    for table in Base.metadata.tables.values():
+        wanted = {c.name for c in table.constraints if c.__class__.__name__ == "CheckConstraint"}
+        assert {c["name"] for c in inspect(engine).get_check_constraints(table.name)} == wanted, table.name
+
+
+def test_upgrade_from_nothing_once(url: str):
+    engine = connect(url)
+    assert current_revision(engine) is None
+    with pytest.raises(StoreOutdatedError, match=r"is empty \(no schema yet\): run `stepwiser db upgrade`"):
+        check_current(engine)
+    assert upgrade(engine) == (None, head_revision())
+    check_current(engine)
+    store = Store(engine)
+    problem = add_problem(store)
+    assert upgrade(engine) == (head_revision(), head_revision())
+    assert store.problem(problem).key == "p"
+
+
+def test_a_revision_from_the_future_is_refused_and_untouched(url: str):
+    engine = connect(url)
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for attempt in (lambda: check_current(engine), lambda: upgrade(engine), lambda: open_store(url)):
+        with pytest.raises(
+            StoreOutdatedError, match="schema 9999, which this version does not know: a newer version"
+        ):
+            attempt()
+    assert current_revision(engine) == "9999"
+
+
+def test_a_read_only_store_is_not_upgraded(tmp_path: Path):
+    path = tmp_path / "old.db"
+    connect(f"sqlite:///{path}")
+    with pytest.raises(StoreReadOnlyError, match="its schema is not up to date"):
+        upgrade(connect(f"sqlite:///file:{path}?mode=ro&uri=true"))
+
+
+def test_processes_that_upgrade_at_once_make_one_schema(url: str):
+    code = "import sys; from db.store import open_store; open_store(sys.argv[1], migrate=True)"
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, url], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for process in running:
+        _, error = process.communicate(timeout=120)
+        assert process.returncode == 0, error
+    check_current(connect(url))
