@@ -85,9 +85,9 @@ def _counts(totals: Totals) -> None:
         "Judgments": _sum(totals, "judgments/verdict"),
         "Reviewed chunks": _counted(totals, "reviewed").get("chunks", 0),
     }
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True):
         for name, count in counts.items():
-            st.metric(name, f"{count:,}", width=150)
+            st.metric(name, f"{count:,}", width=128)
 
 
 def _alive() -> None:

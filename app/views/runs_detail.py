@@ -37,9 +37,10 @@ def show_run(given: str) -> None:
     except NotFoundError:
         run = None
     if run is None:
-        no_such("run", given, page="views/runs.py", label="All runs")
-        return
+        no_such("run", given)
     here_button("All runs", {}, key="all-runs", icon=":material/arrow_back:")
+    if run is None:
+        return
     st.title(f"Run {run.id} · {kind_title(run.kind)}", anchor=False)
     every = EVERY_S if run.status in ALIVE else None
     st.fragment(_live, run_every=every)(run.id, run.status)

@@ -85,7 +85,7 @@ def _base(kind: Kind) -> dict[str, Any] | None:
         base = set_fields(base, st.query_params.get_all("set"))
         resolve_recipe(kind.name, base)
     except NotFoundError:
-        no_such("run", like or "", page="views/runs.py", label="All runs")
+        no_such("run", like or "")
         return None
     except RecipeError as error:
         st.error("The address gives values that this recipe cannot have:", icon=":material/link_off:")

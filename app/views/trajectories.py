@@ -139,14 +139,14 @@ def _filters(asked: Asked) -> None:
             placeholder="words in the problem",
             on_change=_changed,
             args=("q",),
-            width=260,
+            width=230,
         )
         _select("dataset", "Data set", {name: name for name in store.datasets()})
         _select("policy", "Policy", {name: name for name in store.policies()})
         _select("outcome", "Outcome", {name: words for name, (_, _, words) in OUTCOMES.items()})
         _select("reviewed", "Review", REVIEWED)
         _select("run", "From run", _runs(asked.where.run_id))
-        _select("sort", "Sort by", SORT_TITLES, default="newest", width=200)
+        _select("sort", "Sort by", SORT_TITLES, default="newest", width=195)
     narrowed = [name for name in KNOWN if name in st.query_params and name not in ("sort", "after", "before")]
     if narrowed and not asked.problems:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -172,7 +172,7 @@ def _show(name: str, value: str) -> None:
     st.session_state[f"list-{name}"] = value
 
 
-def _select(name: str, label: str, options: dict[str, str], default: str = ANY, width: int = 150) -> None:
+def _select(name: str, label: str, options: dict[str, str], default: str = ANY, width: int = 130) -> None:
     names = options if default in options else {ANY: "any", **options}
     given = st.query_params.get(name, default)
     _show(name, given if given in names else default)

@@ -21,11 +21,15 @@ def empty_state(
             st.page_link(page, label=label, icon=":material/arrow_forward:")
 
 
-def no_such(thing: str, given: str, *, page: str, label: str) -> None:
-    """The named error for an unknown id in the address; ``given`` may be anything and is escaped."""
+def no_such(thing: str, given: str, *, page: str | None = None, label: str = "") -> None:
+    """The named error for an unknown id in the address, and a link to another ``page`` if there is one.
+
+    ``given`` may be anything and is escaped.
+    """
     st.error(
         f"There is no {thing} {escape_line(given, limit=80)} in this store. "
         "It may have been made in another store, or the address was cut short.",
         icon=":material/link_off:",
     )
-    st.page_link(page, label=label, icon=":material/arrow_back:")
+    if page:
+        st.page_link(page, label=label, icon=":material/arrow_back:")
