@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app.widgets.access import get_store
-from app.widgets.address import Address, go, read_address
+from app.widgets.address import RUNS, Address, go, new_run, read_address
 from app.widgets.chips import OUTCOMES, outcome_chip
 from app.widgets.chunk_card import Signs, chunk_card
 from app.widgets.empty import empty_state, no_such
@@ -153,7 +153,7 @@ def _problem(view: TrajectoryView, raw: bool) -> None:
         st.caption(_facts(view))
         if view.run_id is not None:
             st.page_link(
-                "views/runs.py",
+                RUNS,
                 label=f"Made by run {view.run_id}",
                 icon=":material/play_circle:",
                 query_params={"run": str(view.run_id)},
@@ -179,9 +179,10 @@ def _curve(shown: Shown) -> None:
     if not any(value.known for value in shown.values[:-1]):
         empty_state(
             "Values unknown",
-            "Nothing was rolled out from this solution. A rollout run on the Runs page draws its Q curve.",
-            page="views/runs.py",
-            label="Start a rollout run",
+            "Nothing was rolled out from this solution. A rollout run draws its Q curve.",
+            page=RUNS,
+            label="Roll out this trajectory",
+            query=new_run("rollout", view.id),
             icon=":material/show_chart:",
         )
         return
@@ -269,7 +270,7 @@ def _detail(shown: Shown) -> None:
         show_text(chunk.text, raw=shown.raw)
     review_card(chunk.id, idx, given)
     st.markdown("##### Judges", anchors=False)
-    show_judges(store.judgments_of(chunk.id), given, raw=shown.raw)
+    show_judges(store.judgments_of(chunk.id), given, trajectory_id=view.id, raw=shown.raw)
     st.markdown("##### Rollouts after this chunk", anchors=False)
     rollouts = store.rollouts_of(chunk.prefix_id, limit=MOST_ROLLOUTS) if chunk.prefix_id is not None else []
     show_rollouts(rollouts, after, (view.id, idx), shown.rollout, store.rollout_text, raw=shown.raw)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 TRAJECTORY = "views/trajectory.py"
+RUNS = "views/runs.py"
 _NAMES = ("traj", "chunk", "rollout")
 
 
@@ -45,3 +46,8 @@ def parameters(trajectory: int, chunk: int | None = None, rollout: int | None = 
 def go(trajectory: int, chunk: int | None = None, rollout: int | None = None) -> None:
     """Callback: show another trajectory, chunk or rollout on this page (a link to the same page would not do)."""
     st.query_params.from_dict(parameters(trajectory, chunk, rollout))
+
+
+def new_run(kind: str, trajectory: int) -> dict[str, str]:
+    """Query parameters of the Runs page's form for a run of ``kind`` on one trajectory."""
+    return {"new": kind, "set": f"select.trajectory_ids=[{trajectory}]"}

@@ -33,7 +33,7 @@ class Signs:
     def words(self) -> str:
         """The signs as chips in one line of markdown."""
         parts = []
-        if self.after.known or self.before.known:
+        if self.label is not None or (self.after.known and self.before.known):
             parts.append(label_chip(self.label))
             parts.append(f":small[{fraction_words(self.before)} → {fraction_words(self.after)}]")
         parts += [_vote(*counts) for counts in self.votes.values()]

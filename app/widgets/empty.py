@@ -8,17 +8,23 @@ from app.widgets.safe_text import escape_line
 
 
 def empty_state(
-    title: str, advice: str, *, page: str | None = None, label: str = "", icon: str = ":material/inbox:"
+    title: str,
+    advice: str,
+    *,
+    page: str | None = None,
+    label: str = "",
+    icon: str = ":material/inbox:",
+    query: dict[str, str] | None = None,
 ) -> None:
     """A calm box with what is missing (``title``), what to do (``advice``) and, if given, a link to ``page``.
 
-    ``page`` is a view such as ``views/runs.py``. All words are ours.
+    ``page`` is a view such as ``views/runs.py``, ``query`` its query parameters. All words are ours.
     """
     with st.container(border=True, horizontal_alignment="center", gap="xsmall"):
         st.markdown(f"{icon} **{title}**", text_alignment="center")
         st.caption(advice, text_alignment="center")
         if page:
-            st.page_link(page, label=label, icon=":material/arrow_forward:")
+            st.page_link(page, label=label, icon=":material/arrow_forward:", query_params=query)
 
 
 def no_such(thing: str, given: str, *, page: str | None = None, label: str = "") -> None:

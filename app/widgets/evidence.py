@@ -13,7 +13,7 @@ from typing import cast
 
 import streamlit as st
 
-from app.widgets.address import go
+from app.widgets.address import RUNS, go, new_run
 from app.widgets.chips import chip, label_chip, outcome_chip, verdict_chip
 from app.widgets.safe_text import code, escape_line, show_text
 from app.widgets.value_curve import describe
@@ -77,10 +77,18 @@ def show_labels(before: Value, after: Value) -> None:
     )
 
 
-def show_judges(judgments: Sequence[JudgmentView], label: str | None, *, raw: bool) -> None:
+def show_judges(
+    judgments: Sequence[JudgmentView], label: str | None, *, trajectory_id: int, raw: bool
+) -> None:
     """Each judge's vote on the chunk and one of its rationales; ``label``: rel-ratio's, to say who disagrees."""
     if not judgments:
-        st.caption("No judge has read this chunk. A judge run on the Runs page adds rationales and verdicts.")
+        st.caption("No judge has read this chunk. A judge run adds rationales and verdicts.")
+        st.page_link(
+            RUNS,
+            label="Judge this trajectory",
+            icon=":material/gavel:",
+            query_params=new_run("judge", trajectory_id),
+        )
         return
     by_judge: dict[int, list[JudgmentView]] = defaultdict(list)
     for judgment in judgments:
@@ -196,8 +204,5 @@ def _no_rollouts(value: Value) -> None:
         st.caption(
             f"The solution ends here: {describe(value)}. A finished solution is graded, not rolled out."
         )
-        return
-    st.caption(
-        "No rollouts from here yet. A rollout run shows how often the policy still reaches the answer."
-    )
-    st.page_link("views/runs.py", label="Start a rollout run", icon=":material/alt_route:")
+    else:
+        st.caption("None yet. A rollout run shows how often the policy still reaches the answer from here.")
