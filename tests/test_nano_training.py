@@ -12,12 +12,13 @@ from engine.errors import RecipeError
 from engine.judge import parse_verdict
 from engine.worlds.nano import apply, generate, sound
 from training.nano.demos import JudgeRates, judge, solve
-from training.nano.recipe import load_recipe
+from training.nano.recipe import Stage, load_recipe
 from training.nano.tokenizer import TAGS, build_tokenizer
 from training.nano.train import examples, train_nano
 
 NANO = Path(__file__).parents[1] / "training" / "nano"
 CHECKPOINT = NANO / "checkpoint"
+DOUBT = JudgeRates(slip=0.3, stamp=0.4, slip_on_wrong=0.05)
 LINK = re.compile(r"(\d+)([-+×])(\d+)=(\d+)")
 
 
@@ -78,12 +79,12 @@ def test_solutions_are_good_but_not_perfect_and_some_recover(demos):
     assert {"plan", "step", "wait", "check"} == {c.kind for d in demos for c in d.chunks}
 
 
-def test_a_judgment_always_says_what_its_comparison_says(demos, recipe):
+def test_a_judgment_always_says_what_its_comparison_says(demos):
     rng = random.Random(1)
     agreed = {True: [], False: []}
     for demo in demos:
         for i, chunk in enumerate(demo.chunks):
-            text = judge(demo, i, recipe.judge, rng)
+            text = judge(demo, i, DOUBT, rng)
             verdict = parse_verdict(text)
             if not chunk.links:
                 assert verdict == "positive"
@@ -93,8 +94,8 @@ def test_a_judgment_always_says_what_its_comparison_says(demos, recipe):
             assert verdict == ("positive" if own == said else "negative")
             agreed[chunk.right].append((verdict == "positive") == chunk.right)
     share = {right: sum(x) / len(x) for right, x in agreed.items()}
-    assert share[True] == pytest.approx(1 - recipe.judge.slip, abs=0.05)
-    assert share[False] == pytest.approx(1 - recipe.judge.stamp, abs=0.08)
+    assert share[True] == pytest.approx(1 - DOUBT.slip, abs=0.05)
+    assert share[False] == pytest.approx(1 - DOUBT.stamp, abs=0.08)
 
 
 def test_a_judge_without_noise_is_never_wrong(demos):
@@ -106,9 +107,9 @@ def test_a_judge_without_noise_is_never_wrong(demos):
 
 
 def test_training_pairs_are_seeded_balanced_and_never_held_out(recipe):
-    pairs = list(itertools.islice(examples(recipe, 1), 600))
-    assert pairs == list(itertools.islice(examples(recipe, 1), 600))
-    assert pairs != list(itertools.islice(examples(recipe, 2), 600))
+    pairs = list(itertools.islice(examples(recipe, DOUBT, 1), 600))
+    assert pairs == list(itertools.islice(examples(recipe, DOUBT, 1), 600))
+    assert pairs != list(itertools.islice(examples(recipe, DOUBT, 2), 600))
     judged = [p for p, _ in pairs if p.startswith("<judge>")]
     assert 240 < len(judged) < 360
     held = {p.text for p in generate(5000, 0, split="heldout")}
@@ -117,7 +118,7 @@ def test_training_pairs_are_seeded_balanced_and_never_held_out(recipe):
 
 def test_decoding_gives_the_text_back_and_keeps_the_tags(recipe):
     tokenizer = build_tokenizer()
-    for prompt, completion in itertools.islice(examples(recipe, 3), 500):
+    for prompt, completion in itertools.islice(examples(recipe, DOUBT, 3), 500):
         ids = tokenizer(prompt + completion)["input_ids"]
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids, skip_special_tokens=True) == prompt + completion
@@ -136,7 +137,7 @@ def test_recipes_with_unknown_or_missing_fields_are_refused(tmp_path, recipe):
     with pytest.raises(RecipeError, match=r"bad\.yaml.*\n?magic"):
         load_recipe(bad)
     bad.write_text("seed: 1\n")
-    with pytest.raises(RecipeError, match="steps"):
+    with pytest.raises(RecipeError, match="batch"):
         load_recipe(bad)
     bad.write_text("{")
     with pytest.raises(RecipeError, match=r"bad\.yaml"):
@@ -150,10 +151,11 @@ def small(recipe, tmp_path_factory):
     """A far smaller base: one operation a problem, few steps."""
     tiny = recipe.model_copy(
         update={
-            "steps": 250,
             "batch": 32,
-            "warmup": 20,
-            "learning_rate": 3e-3,
+            "stages": [
+                Stage(steps=210, learning_rate=3e-3, warmup=20, judge=DOUBT),
+                Stage(steps=40, learning_rate=1e-3, warmup=1, judge=DOUBT),
+            ],
             "lengths": [1],
             "model": recipe.model.model_copy(update={"layers": 2, "hidden": 96, "feed_forward": 192}),
         }
@@ -184,10 +186,10 @@ def complete(model, tokenizer, prompts):
 
 def test_nano_recipe_learns(small, recipe):
     out, summary, seen = small
-    assert [step for step, _ in seen] == [50, 100, 150, 200, 250]
+    assert [step for step, _ in seen] == [50, 100, 150, 200, 210, 250]
     assert summary["last_loss"] < 0.3 * summary["first_loss"] and summary["last_loss"] < 0.6
     tiny = recipe.model_copy(update={"lengths": [1]})
-    pairs = list(itertools.islice(examples(tiny, 99), 64))
+    pairs = list(itertools.islice(examples(tiny, DOUBT, 99), 64))
     texts = complete(*load(out), [p for p, _ in pairs])
     solved = [t for (p, _), t in zip(pairs, texts, strict=True) if p.startswith("<solve>")]
     judged = [t for (p, _), t in zip(pairs, texts, strict=True) if p.startswith("<judge>")]

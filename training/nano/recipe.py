@@ -22,22 +22,32 @@ class ModelShape(BaseModel):
     context: int = Field(ge=128)
 
 
+class Stage(BaseModel):
+    """One stretch of training: its own optimizer, warm-up and linear decay to 0."""
+
+    model_config = ConfigDict(extra="forbid")
+    steps: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    warmup: int = Field(ge=0, description="steps")
+    judge: JudgeRates
+
+
 class NanoRecipe(BaseModel):
-    """A whole training: seed, model, optimizer and the two kinds of demonstration."""
+    """A whole training: seed, model, optimizer and the two kinds of demonstration.
+
+    Stage i draws its demonstrations with seed + i.
+    """
 
     model_config = ConfigDict(extra="forbid")
     seed: int
-    steps: int = Field(ge=1)
     batch: int = Field(ge=1, description="sequences a step")
-    learning_rate: float = Field(gt=0)
-    warmup: int = Field(ge=0, description="steps")
     weight_decay: float = Field(ge=0)
     judge_share: float = Field(ge=0, le=1, description="share of the sequences that judge rather than solve")
     lengths: list[int] = Field(min_length=1, description="operations a problem")
     threads: int = Field(ge=1)
     model: ModelShape
     policy: PolicyRates
-    judge: JudgeRates
+    stages: list[Stage] = Field(min_length=1)
 
 
 def load_recipe(path: Path) -> NanoRecipe:

@@ -17,8 +17,8 @@ import yaml
 
 from engine.judge import fill, load_prompt, render
 from engine.worlds.nano import Kind, draw
-from training.nano.demos import judge, solve
-from training.nano.recipe import NanoRecipe
+from training.nano.demos import JudgeRates, judge, solve
+from training.nano.recipe import NanoRecipe, Stage
 from training.nano.tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ EVERY = 50  # steps between two reports of progress
 Progress = Callable[[int, dict[str, float]], None]
 
 
-def examples(recipe: NanoRecipe, seed: int) -> Iterator[tuple[str, str]]:
+def examples(recipe: NanoRecipe, rates: JudgeRates, seed: int) -> Iterator[tuple[str, str]]:
     """Endless (prompt, completion) pairs from training problems, the same for the same seed.
 
     Judged chunks are balanced: wrong ones as often as right ones.
@@ -52,16 +52,16 @@ def examples(recipe: NanoRecipe, seed: int) -> Iterator[tuple[str, str]]:
         index = rng.choice(indices)
         history = [chunk.text for chunk in demo.chunks[:index]]
         prompt = fill(judging, demo.problem.text, history, demo.chunks[index].text)
-        yield prompt, judge(demo, index, recipe.judge, rng)
+        yield prompt, judge(demo, index, rates, rng)
 
 
 def batches(
-    recipe: NanoRecipe, tokenizer: PreTrainedTokenizerFast, seed: int
+    recipe: NanoRecipe, rates: JudgeRates, tokenizer: PreTrainedTokenizerFast, seed: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Token ids and labels, both (batch, longest), labels -100 on prompts and padding."""
     import torch
 
-    source = examples(recipe, seed)
+    source = examples(recipe, rates, seed)
     rng = random.Random(f"nano-batches/{seed}")
     while True:
         pairs = [next(source) for _ in range(recipe.batch * POOL)]
@@ -108,31 +108,52 @@ def build_model(recipe: NanoRecipe, tokenizer: PreTrainedTokenizerFast) -> Llama
 def train_nano(recipe: NanoRecipe, out_dir: Path, progress: Progress | None = None) -> dict[str, Any]:
     """Train and save to `out_dir`: bf16 safetensors, tokenizer, recipe, log. Returns the log's summary.
 
-    `progress(step, {"loss": …, "rate": steps a second, …})` is called every 50 steps and at the end; an
-    exception from it ends the training. On the CPU the same recipe gives the same weights.
+    `progress(step, {"loss": …, "seconds": …})` is called every 50 steps and at the end of a stage, steps
+    counted over all stages; an exception from it ends the training.
     """
     import torch
 
     torch.set_num_threads(recipe.threads)
     tokenizer = build_tokenizer()
     model = build_model(recipe, tokenizer)
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    other = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": other, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98))
-    warm = max(1, recipe.warmup)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min((step + 1) / warm, max(0.0, (recipe.steps - step) / max(1, recipe.steps - warm))),
-    )
     log: list[dict[str, float]] = []
     started = time.monotonic()
+
+    def report(step: int, loss: float) -> None:
+        log.append({"step": step, "loss": loss, "seconds": round(time.monotonic() - started, 1)})
+        if progress:
+            progress(step, log[-1])
+
+    done = 0
+    for number, stage in enumerate(recipe.stages):
+        source = batches(recipe, stage.judge, tokenizer, recipe.seed + number)
+        run_stage(model, stage, recipe.weight_decay, source, done, report)
+        done += stage.steps
+    return save(recipe, model, tokenizer, log, out_dir)
+
+
+def run_stage(
+    model: LlamaForCausalLM,
+    stage: Stage,
+    weight_decay: float,
+    source: Iterator[tuple[torch.Tensor, torch.Tensor]],
+    done: int,
+    report: Callable[[int, float], None],
+) -> None:
+    """Train `model` in place for one stage; `done` steps went before. `report(step, mean loss since the last)`."""
+    import torch
+
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=stage.learning_rate, betas=(0.9, 0.98))
+    warm = max(1, stage.warmup)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warm, (stage.steps - step) / max(1, stage.steps - warm))
+    )
     losses: list[float] = []
-    source = batches(recipe, tokenizer, recipe.seed)
-    for step in range(1, recipe.steps + 1):
+    for step in range(1, stage.steps + 1):
         ids, labels = next(source)
         with torch.autocast("cpu", torch.bfloat16):
             loss = model(input_ids=ids, labels=labels).loss
@@ -142,13 +163,9 @@ def train_nano(recipe: NanoRecipe, out_dir: Path, progress: Progress | None = No
         schedule.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-        if step % EVERY == 0 or step == recipe.steps:
-            seconds = time.monotonic() - started
-            log.append({"step": step, "loss": sum(losses) / len(losses), "seconds": round(seconds, 1)})
+        if step % EVERY == 0 or step == stage.steps:
+            report(done + step, sum(losses) / len(losses))
             losses.clear()
-            if progress:
-                progress(step, {**log[-1], "rate": step / seconds})
-    return save(recipe, model, tokenizer, log, out_dir)
 
 
 def save(
@@ -163,7 +180,7 @@ def save(
     model.bfloat16().save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
     summary = {
-        "steps": recipe.steps,
+        "steps": log[-1]["step"],
         "parameters": model.num_parameters(),
         "first_loss": log[0]["loss"],
         "last_loss": log[-1]["loss"],
@@ -172,5 +189,7 @@ def save(
     (out_dir / "recipe.yaml").write_text(
         yaml.safe_dump(recipe.model_dump(), sort_keys=False), encoding="utf-8"
     )
-    (out_dir / "training_log.json").write_text(json.dumps({"summary": summary, "log": log}, indent=1) + "\n")
+    (out_dir / "training_log.json").write_text(
+        json.dumps({"summary": summary, "log": log}, indent=1) + "\n", encoding="utf-8"
+    )
     return summary
