@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-TRAJECTORY = "views/trajectory.py"
 RUNS = "views/runs.py"
 _NAMES = ("traj", "chunk", "rollout")
 

@@ -68,7 +68,7 @@ def _submit(chunk_id: int, action_id: str, verdict: int | None, supersedes: int 
     """Callback: store one review for the card it was drawn with."""
     if not _fresh(chunk_id, action_id):
         return
-    comment = st.session_state.get(f"comment-{chunk_id}", "").strip()
+    comment = st.session_state.get(_comment_key(action_id), "").strip()
     try:
         get_store().add_review(
             chunk_id=chunk_id,
@@ -80,7 +80,7 @@ def _submit(chunk_id: int, action_id: str, verdict: int | None, supersedes: int 
         )
     except StoreError as error:
         st.session_state[_MESSAGE] = f"Nothing was stored: {error}"
-    _used(chunk_id, action_id)
+    _used(action_id)
 
 
 def _undo(chunk_id: int, action_id: str) -> None:
@@ -91,7 +91,7 @@ def _undo(chunk_id: int, action_id: str) -> None:
         get_store().undo(action_id=action_id, actor=actor(), chunk_id=chunk_id)
     except StoreError as error:
         st.session_state[_MESSAGE] = f"Nothing was taken back: {error}"
-    _used(chunk_id, action_id)
+    _used(action_id)
 
 
 def _fresh(chunk_id: int, action_id: str) -> bool:
@@ -105,19 +105,25 @@ def _fresh(chunk_id: int, action_id: str) -> bool:
     return False
 
 
-def _used(chunk_id: int, action_id: str) -> None:
-    """The card is done with: the next drawing makes a new one and reads the comment's draft again."""
-    st.session_state.pop(f"comment-{chunk_id}", None)
+def _used(action_id: str) -> None:
+    """The card is done with: the next drawing makes a new one, whose comment starts from the stored draft."""
     st.session_state[_LAST] = action_id
     st.session_state[_CARD] = None
     st.session_state[_CHANGING] = None
     st.session_state[_STORED] = True
 
 
-def _keep_draft(chunk_id: int) -> None:
-    """Callback: keep the half-typed comment where a reload finds it."""
+def _comment_key(action_id: str) -> str:
+    return f"comment-{action_id}"
+
+
+def _keep_draft(chunk_id: int, action_id: str) -> None:
+    """Callback: keep the half-typed comment where a reload finds it; not that of a card already answered."""
+    text = st.session_state.get(_comment_key(action_id))
+    if text is None or st.session_state.get(_CARD) != (chunk_id, action_id):
+        return
     try:
-        get_store().put_draft(actor=actor(), chunk_id=chunk_id, text=st.session_state[f"comment-{chunk_id}"])
+        get_store().put_draft(actor=actor(), chunk_id=chunk_id, text=text)
     except StoreError as error:
         st.session_state[_MESSAGE] = f"The draft could not be kept: {error}"
 
@@ -167,7 +173,7 @@ def _ask(chunk_id: int, head: int | None, mine: ReviewRow | None) -> None:
             st.button(
                 "Keep", key=f"keep-{action_id}", type="tertiary", shortcut="E", on_click=_change, args=(None,)
             )
-    comment = f"comment-{chunk_id}"
+    comment = _comment_key(action_id)
     if comment not in st.session_state:
         st.session_state[comment] = get_store().get_draft(actor(), chunk_id) or (mine.comment if mine else "")
     st.text_area(
@@ -177,7 +183,7 @@ def _ask(chunk_id: int, head: int | None, mine: ReviewRow | None) -> None:
         height=68,
         max_chars=4000,
         on_change=_keep_draft,
-        args=(chunk_id,),
+        args=(chunk_id, action_id),
         label_visibility="collapsed",
     )
 
