@@ -103,4 +103,7 @@ def test_the_last_line_is_json_with_every_bar(with_perfect):
 
 
 def test_a_fact_that_could_not_be_measured_does_not_hold():
-    assert not Fact("nothing", float("nan"), 0, 1, 0.1, 1.0, 0).holds
+    nothing = Fact("nothing", float("nan"), 0, 1, 0.1, 1.0, 0)
+    assert not nothing.holds
+    last = show_report({"facts": [nothing], "holds": False, "settings": {}}).splitlines()[-1]
+    assert json.loads(last, parse_constant=pytest.fail)["facts"][0]["value"] is None

@@ -231,3 +231,19 @@ def test_the_committed_checkpoint_solves_and_judges_problems_it_never_saw():
         for (p, value), v in zip(cases, verdicts, strict=True)
     )
     assert hits >= 60
+
+
+def test_the_same_recipe_gives_the_same_weights(recipe, tmp_path):
+    short = recipe.model_copy(
+        update={
+            "batch": 8,
+            "stages": [Stage(steps=6, learning_rate=3e-3, warmup=2, judge=DOUBT)],
+            "model": recipe.model.model_copy(update={"layers": 1, "hidden": 64, "feed_forward": 64}),
+        }
+    )
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        train_nano(short.model_copy(update={"seed": seed}), tmp_path / name)
+    one, again, other = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "again", "other")
+    )
+    assert one == again != other

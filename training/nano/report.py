@@ -338,6 +338,10 @@ def show_report(report: Mapping[str, Any]) -> str:
             f"{f.name:{width}}  {f.value:5.3f}  {f.low:5.3f} – {f.high:5.3f}  {bar:13}  "
             f"{'yes' if f.holds else 'NO':5}  {f.units}"
         )
-    rows = [{**asdict(f), "bar": [f.at_least, f.at_most], "holds": f.holds} for f in facts]
+    rows = [
+        # NaN (nothing to measure) is no JSON
+        {**asdict(f), "value": f.value if f.units else None, "bar": [f.at_least, f.at_most], "holds": f.holds}
+        for f in facts
+    ]
     summary = {"name": "nano report", "holds": report["holds"], **report["settings"], "facts": rows}
     return "\n".join([*lines, json.dumps(summary)])
