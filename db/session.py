@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Insert, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from db.column_types import utc_now
 from db.connect import WRITE, is_read_only, store_name
 from db.errors import StoreReadOnlyError, store_errors
-from db.tables import utc_now
 
 T = TypeVar("T")
 IN_LIST = 5000

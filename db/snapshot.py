@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, select, union
 
+from db.column_types import TokenIds, UtcDateTime
 from db.errors import SnapshotError, store_errors
 from db.snapshot_load import FORMAT, TABLES, VERSION, Loaded, load
 from db.store import Store
@@ -31,10 +32,8 @@ from db.tables import (
     Rollout,
     RolloutText,
     Run,
-    TokenIds,
     Trajectory,
     TrajectoryText,
-    UtcDateTime,
 )
 
 __all__ = ["Loaded", "dump", "load"]

@@ -18,12 +18,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, insert, select
 
+from db.column_types import TokenIds, UtcDateTime
 from db.errors import SnapshotError
 from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
 from db.reviews_store import count_reviewed
 from db.session import StoreBase, batches, insert_new
-from db.tables import Base, Review, TokenIds, TrajectoryText, UtcDateTime
+from db.tables import Base, Review, TrajectoryText
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop, in_force
 
 FORMAT, VERSION = "stepwiser-snapshot", 1

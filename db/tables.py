@@ -1,12 +1,11 @@
-"""The tables (SQLAlchemy 2 declarative). What each row means is in the docstring; queries are in store.py and reads.py.
+"""The tables (SQLAlchemy 2 declarative). What each row means is in the docstring; queries are in the modules of store.py.
 
 Append-only: rollouts, judgments and reviews are never updated or deleted by a page or a run.
 """
 
 from __future__ import annotations
 
-import struct
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -14,59 +13,20 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
-    Integer,
-    LargeBinary,
     MetaData,
     String,
     Text,
     UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeDecorator
+
+from db.column_types import Id, TokenIds, UtcDateTime, utc_now
 
 OUTCOMES = ("correct", "wrong", "unparsed", "truncated", "error")
 RUN_STATUSES = ("queued", "running", "done", "failed", "stopped", "stalled")
 RUN_KINDS = ("sample", "rollout", "judge", "train-judge", "import")
-
-Id = BigInteger().with_variant(Integer, "sqlite")
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware UTC time on every database (SQLite drops the zone)."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return value.astimezone(UTC) if value else None
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class TokenIds(TypeDecorator[tuple[int, ...]]):
-    """Token ids as little-endian uint32 bytes: exact, and a quarter of their JSON."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
-        return None if value is None else struct.pack(f"<{len(value)}I", *value)
-
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> tuple[int, ...] | None:
-        if value is None:
-            return None
-        return struct.unpack(f"<{len(value) // 4}I", value)
 
 
 class Base(DeclarativeBase):
