@@ -42,9 +42,9 @@ def make_sample(settings: Settings, out: Path | None, assignments: list[str]) ->
     with tempfile.TemporaryDirectory(prefix="stepwiser-sample-") as folder:
         own = Settings(home=Path(folder), database_url="", actor=ACTOR)
         store = open_or_make_store(own)
-        worker = Worker(store, own)
         for data in recipe["runs"]:
             run_id = queue_run(store, data["kind"], data, ACTOR, own)
+            worker = Worker(store, own)
             worker.serve(
                 until=lambda run_id=run_id: store.run(run_id).ended_at is not None and worker.child is None
             )
