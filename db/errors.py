@@ -80,6 +80,11 @@ def translate(error: SQLAlchemyError | sqlite3.Error, where: str) -> StoreError:
         )
     if "no such table" in said or "no such column" in said or sql_state in ("42P01", "42703"):
         return StoreOutdatedError(f"{where} has an older schema than this version ({said}): {UPGRADE}")
+    if "NUL" in said and code is None:
+        return StoreValueError(
+            f"{where}: PostgreSQL cannot hold a NUL character in a text; nothing of this batch was written. Remove "
+            "it from the text, or keep this data in an SQLite store, which can"
+        )
     if code == _FULL or sql_state == "53100":
         return StoreError(f"{where}: no space left on the disk; nothing was written. Free some and try again")
     if code in (_NOTADB, _CORRUPT):

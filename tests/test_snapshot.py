@@ -143,7 +143,7 @@ def test_the_stores_own_rows_win_and_nothing_is_hung_on_a_stranger(
     start = add_prefix(target, problem)
     mine = solution(problem, prefix_id=start, draw=0, words="my own", token_ids=(1,), steps=2)
     (stored,) = target.add_trajectories([mine], run_id=None, actor="bob")
-    add_judge(target, "judge", "not the same sampling")
+    add_judge(target, "judge", "other")
     loaded = load(target, tmp_path / "all.xz")
     assert loaded.left_out > 0
     assert target.stage_trajectories([stored.id])[0].text.startswith("<chunk>my own")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from db.check import check
 from db.errors import (
     NotFoundError,
     StoreError,
@@ -206,6 +207,18 @@ def test_an_unknown_outcome_or_problem_is_refused_by_the_store(store: Store):
 def test_a_text_that_is_no_unicode_is_named(store: Store):
     with pytest.raises(StoreValueError, match=r"near 'before \\ud800 after'"):
         add_problem(store, text_="before \ud800 after")
+
+
+def test_a_nul_comes_back_or_is_refused_by_name(store: Store):
+    problem = add_problem(store, text_="What is 1 + 1?")
+    row = NewTrajectory(problem, "human", "a\0b", "", (NewChunk("", "a\0b"),), "sentence", "unparsed")
+    if store.is_sqlite:
+        (stored,) = store.add_trajectories([row], run_id=None, actor="ann")
+        assert store.stage_trajectories([stored.id])[0].chunks[0].text == "a\0b"
+        assert check(store) == []
+    else:
+        with pytest.raises(StoreValueError, match="cannot hold a NUL character"):
+            store.add_trajectories([row], run_id=None, actor="ann")
 
 
 def test_selection_of_trajectories(store: Store):
