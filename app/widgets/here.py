@@ -24,8 +24,8 @@ def here_button(
     primary: bool = False,
     help: str | None = None,
 ) -> None:
-    """A button that shows another state of this page."""
-    st.button(
+    """A button that shows another state of this page. Inside a fragment too: the whole page is drawn again."""
+    pressed = st.button(
         label,
         key=key,
         icon=icon,
@@ -36,3 +36,5 @@ def here_button(
         on_click=go_here,
         args=(dict(parameters),),
     )
+    if pressed:
+        st.rerun()
