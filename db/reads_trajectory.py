@@ -19,7 +19,6 @@ from db.tables import (
     ChunkLabel,
     Judge,
     Judgment,
-    Prefix,
     Problem,
     Review,
     Rollout,
@@ -172,11 +171,6 @@ class TrajectoryReads(StoreBase):
             rows = rows_of(TrajectoryView, db.execute(query))
         return rows[0] if rows else None
 
-    def trajectory_text(self, trajectory_id: int) -> str | None:
-        """The whole solution as it was written, tags and all."""
-        with self.read() as db:
-            return db.scalar(select(TrajectoryText.text).where(TrajectoryText.trajectory_id == trajectory_id))
-
     def chunk_page(self, trajectory_id: int, first: int = 0, count: int = 50) -> list[ChunkView]:
         """Chunks ``first`` … ``first + count - 1`` with their cached labels."""
         query = (
@@ -275,11 +269,6 @@ class TrajectoryReads(StoreBase):
         after = select(Trajectory.id).where(Trajectory.id > trajectory_id).order_by(Trajectory.id).limit(1)
         with self.read() as db:
             return db.scalar(before), db.scalar(after)
-
-    def prefix_error(self, prefix_id: int) -> str | None:
-        """Why a prefix could not be rolled out, if so."""
-        with self.read() as db:
-            return db.scalar(select(Prefix.error).where(Prefix.id == prefix_id))
 
 
 _LABEL: list[Any] = [getattr(ChunkLabel, field.name) for field in fields(Label)]
