@@ -5,7 +5,6 @@ queued → running → done / failed / stopped; a run whose heartbeat ends is sh
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import threading
 import traceback
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
-from db.errors import StoreError
+from db.errors import RunStateError, StoreError
 from db.store import Store
 from engine.errors import StepWiserError
 from engine.recipes import Recipe
@@ -36,11 +35,6 @@ def installed_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def text_hash(text: str) -> str:
-    """Hash under which a prompt's wording is stored."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -138,6 +132,10 @@ def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, An
     if error:
         ctx.log(f"failed: {error}")
     ctx.beat()
-    ctx.store.finish_run(ctx.run_id, status, result=ctx.result, error=error)
+    try:
+        ctx.store.finish_run(ctx.run_id, status, result=ctx.result, error=error, attempt=ctx.attempt)
+    except RunStateError as lost:  # it was given up as stalled, and another attempt owns it now
+        ctx.log(f"not stored: {lost}")
+        return "failed"
     ctx.log(f"run {ctx.run_id}: {status}")
     return status

@@ -94,9 +94,11 @@ def start_run(page: Page, app: App) -> int:
 def test_the_app_answers_and_lists_the_sample(app: App, page: Page):
     assert httpx.get(f"{app.url}/_stcore/health").status_code == 200
     open_page(page, f"{app.url}/trajectories")
-    total = app.store.counts()["trajectories"]
-    assert total > 200
-    page.get_by_text(re.compile("nano-sample|handwritten")).first.wait_for()
+    assert app.store.counts()["trajectories"] > 1000
+    page.get_by_text("1,000+ trajectories").first.wait_for()
+    rows = page.get_by_text(re.compile(r"^#\d+$"))
+    rows.first.wait_for()
+    assert rows.count() == 50
 
 
 def test_a_sample_run_from_the_runs_page(app: App, page: Page):
@@ -141,9 +143,9 @@ def test_a_rollout_run_and_its_progress(app: App, page: Page):
 def chosen_trajectory(app: App) -> tuple[int, int]:
     """A new trajectory that loses value somewhere, and the index of the chunk that loses most."""
     page = app.store.trajectory_page(TrajectoryFilter(dataset=DATASET), sort="drop", limit=1)
-    trajectory = page.rows[0]
-    labels = app.store.curve(trajectory.id)
-    return trajectory.id, max(labels, key=lambda c: -2 if c.drop is None else c.drop).idx
+    trajectory = app.store.stage_trajectories([page.rows[0].id])[0]
+    labels = app.store.labels([chunk.id for chunk in trajectory.chunks])
+    return trajectory.id, max(trajectory.chunks, key=lambda c: labels[c.id].drop or 0).idx
 
 
 def test_the_new_q_curve_and_a_review_with_history_and_undo(app: App, page: Page):

@@ -26,9 +26,10 @@ ACTOR = "sample"
 
 def load_sample(store: Store) -> str:
     """Load both parts. Returns what came in, in words."""
-    loaded = load(store, NANO)
     report = import_file(store, HANDWRITTEN, dataset=None, cutter=None, actor=ACTOR)
-    return f"nano: {loaded}\nhandwritten: {report.summary()}"
+    loaded = load(store, NANO)
+    counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in loaded.added.items() if n)
+    return f"handwritten: {report.summary()}\nnano: {counts or 'was there already'}"
 
 
 def make_sample(settings: Settings, out: Path | None, assignments: list[str]) -> str:
