@@ -136,8 +136,10 @@ def test_a_review_changed_in_another_window_is_not_overwritten(
     chunk = store.chunk_page(ids.sampled[7], 0, 1)[0].id
     app = open_at(traj=ids.sampled[7], chunk=0)
     store.add_review(chunk, "elsewhere", "rosa", 1)
+    app.text_area[0].set_value("typed before")
     verdict_button(app, "1").click().run()
     assert "Nothing was stored" in words(app)
+    assert store.get_draft("rosa", chunk) == "typed before"
     assert [s.review.verdict for s in store.history(chunk)] == [1]
 
 

@@ -79,6 +79,7 @@ def _submit(chunk_id: int, action_id: str, verdict: int | None, supersedes: int 
             supersedes=supersedes,
         )
     except StoreError as error:
+        _keep_draft(chunk_id, action_id)
         st.session_state[_MESSAGE] = f"Nothing was stored: {error}"
     _used(action_id)
 

@@ -149,7 +149,7 @@ def _points(
 ) -> go.Scatter:
     many = len(values) > _WIDEST_MARKED
     heights = [_height(value) for value in values]
-    ends = [value.interval() if value.known else (BELOW, BELOW) for value in values]
+    ends = [value.interval() if value.known else None for value in values]
     signs = [None, *labels]
     chosen = None if selected is None else selected + 1
     colours = [_colour(value, sign, palette) for value, sign in zip(values, signs, strict=True)]
@@ -173,8 +173,8 @@ def _points(
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [high - y for (_, high), y in zip(ends, heights, strict=True)],
-            "arrayminus": [y - low for (low, _), y in zip(ends, heights, strict=True)],
+            "array": [end and end[1] - y for end, y in zip(ends, heights, strict=True)],
+            "arrayminus": [end and y - end[0] for end, y in zip(ends, heights, strict=True)],
             "color": palette.bar,
             "thickness": 1.2 if many else 1.6,
             "width": 0 if many else 5,
