@@ -157,6 +157,22 @@ def test_a_run_starts_from_the_form_once_for_two_presses(live_app: LiveApp, page
     live_app.store.request_stop(run_id)
 
 
+def test_the_next_step_of_a_run_opens_its_form(live_app: LiveApp, page: Page) -> None:
+    store = live_app.store
+    run_id = store.start_run("sample", resolve_recipe("sample", {}).model_dump(mode="json"), "ada", pid=1)
+    store.heartbeat(run_id, done=4, total=4, unit="solutions", message="")
+    open_page(page, f"{live_app.url}/runs?run={run_id}")
+    page.get_by_role("button", name=re.compile("Again, with changes")).click()
+    page.get_by_role("heading", name="Start a run").wait_for()
+    page.wait_for_url(f"{live_app.url}/runs?new=sample&like={run_id}")
+    page.go_back()
+    store.finish_run(run_id, "done", result={})
+    page.get_by_role("button", name=re.compile("Roll them out")).click()
+    page.get_by_role("heading", name="Start a run").wait_for()
+    assert page.url == f"{live_app.url}/runs?new=rollout&set=select.from_run%3D{run_id}"
+    assert page.get_by_label("From run", exact=True).input_value().startswith(f"Run {run_id} ")
+
+
 def test_the_list_is_live(live_app: LiveApp, page: Page, running: int) -> None:
     open_page(page, f"{live_app.url}/runs")
     row = page.locator(f"tr[data-row='{running}']")

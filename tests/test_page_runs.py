@@ -264,3 +264,18 @@ def test_log_tail_keeps_whole_lines_of_the_end(tmp_path: Path) -> None:
     assert all(line.startswith("line ") for line in lines[:-2])
     assert len(lines) < 10_000
     assert log_tail(tmp_path / "absent.log") == ""
+
+
+def test_a_store_that_cannot_be_read_for_a_while_is_named_in_place() -> None:
+    def script() -> None:
+        from app.widgets.live import live
+        from db.errors import StoreLockedError
+
+        def draw() -> None:
+            raise StoreLockedError("somebody keeps it locked")
+
+        live(draw, every=None)()
+
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert "somebody keeps it locked" in app.error[0].value

@@ -14,6 +14,7 @@ from app.widgets.access import get_store
 from app.widgets.charts import CONFIG, Slice, lost_and_gained, share_bars
 from app.widgets.chips import OUTCOMES
 from app.widgets.empty import empty_state
+from app.widgets.live import live
 from app.widgets.rows import Column, Row, row_table
 from app.widgets.run_words import ALIVE, RUN_COLUMNS, run_row
 from app.widgets.safe_text import visible
@@ -44,10 +45,10 @@ def page() -> None:
     totals = get_store().totals()
     if not totals.get("problems/dataset"):
         _nothing_yet()
-        st.fragment(_alive, run_every=5)()
+        live(_alive, every=5)()
         return
     _counts(totals)
-    st.fragment(_alive, run_every=2)()
+    live(_alive, every=2)()
     left, right = st.columns(2, gap="medium")
     with left:
         _where_lost(totals)

@@ -11,6 +11,7 @@ from app.views.runs_new import STARTED, show_new
 from app.widgets.access import get_store
 from app.widgets.empty import empty_state
 from app.widgets.here import here_button
+from app.widgets.live import live
 from app.widgets.rows import row_table
 from app.widgets.run_words import RUN_COLUMNS, run_row
 from app.widgets.safe_text import escape_line
@@ -44,10 +45,10 @@ def _list(before: str | None) -> None:
         )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         with st.container(width="content", gap="xxsmall"):
-            st.fragment(_worker, run_every=5)()
+            live(_worker, every=5)()
             _devices()
         here_button("Start a run", {"new": "sample"}, key="start-a-run", icon=":material/add:", primary=True)
-    st.fragment(_rows, run_every=2)(cursor)
+    live(_rows, every=2)(cursor)
 
 
 def _worker() -> None:

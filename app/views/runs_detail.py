@@ -16,6 +16,7 @@ from app.widgets.charts import CONFIG, curve
 from app.widgets.chips import status_chip
 from app.widgets.empty import no_such
 from app.widgets.here import here_button
+from app.widgets.live import live
 from app.widgets.run_words import ALIVE, amount_text, kind_title, rate_text, share, shown_status, what_happens
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago, lasting, stamp
@@ -43,7 +44,7 @@ def show_run(given: str) -> None:
         return
     st.title(f"Run {run.id} · {kind_title(run.kind)}", anchor=False)
     every = EVERY_S if run.status in ALIVE else None
-    st.fragment(_live, run_every=every)(run.id, run.status)
+    live(_live, every=every)(run.id, run.status)
     _started_from(run)
 
 
@@ -85,9 +86,12 @@ def _progress(run: RunRow) -> None:
     facts = {
         f"Done ({run.unit or 'units'})": amount_text(run).removesuffix(run.unit).strip() or "0",
         "Rate": rate_text(run.rate, run.unit),
-        "Remaining": lasting(run.remaining_s) if run.remaining_s is not None else "–",
-        "This attempt took" if run.ended_at else "Running for": _span(run, until),
     }
+    if run.ended_at:
+        facts |= {"Ended": ago(run.ended_at, run.now), "This attempt took": _span(run, until)}
+    else:
+        remaining = "–" if run.remaining_s is None else lasting(run.remaining_s)
+        facts |= {"Remaining": remaining, "Running for": _span(run, until)}
     with st.container(horizontal=True):
         for name, value in facts.items():
             st.metric(name, value, width=165)

@@ -17,6 +17,7 @@ from app.views.runs_form import Form, title_of
 from app.widgets.access import actor, get_store
 from app.widgets.empty import no_such
 from app.widgets.here import go_here, here_button
+from app.widgets.live import live
 from app.widgets.run_words import kind_title
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago
@@ -61,7 +62,7 @@ def show_new(kind_name: str) -> None:
     st.caption(kind.does)
     base = _base(kind)
     if base is not None:
-        st.fragment(_launch)(Form(kind, base, _choices()))
+        live(_launch, every=None)(Form(kind, base, _choices()))
 
 
 def _choose_kind() -> None:
