@@ -174,12 +174,14 @@ def test_the_curve_marks_the_biggest_drop_and_leaves_unknown_values_out() -> Non
     values = [Value(12, 16), UNKNOWN, Value(13, 16), Value(2, 16), Value(exact=False)]
     assert biggest_drop(values) == (2, 11 / 16)
     figure = value_figure(values, ["+", None, "-", "-"], 2, dark=False)
-    line, drop, points = figure.data
-    assert line.y[1] is None and points.y[1] == BELOW
-    assert tuple(drop.x) == (2, 3)
-    assert points.marker.symbol == ("circle", "circle-open", "circle", "triangle-down", "diamond")
-    assert points.error_y.array[4] == points.error_y.arrayminus[4] == 0
-    assert "2 of 16 correct = 0.12, 95 % interval 0.03 to 0.34" in points.text[3]
+    line, drop, unknown, points = figure.data
+    assert line.y[1] is None and tuple(drop.x) == (2, 3)
+    assert (tuple(unknown.x), tuple(unknown.y), unknown.marker.symbol) == ((1,), (BELOW,), ("circle-open",))
+    assert unknown.error_y.array is None
+    assert tuple(points.x) == (0, 2, 3, 4)
+    assert points.marker.symbol == ("circle", "circle", "triangle-down", "diamond")
+    assert points.error_y.array[3] == points.error_y.arrayminus[3] == 0
+    assert "2 of 16 correct = 0.12, 95 % interval 0.03 to 0.34" in points.text[2]
     assert "−0.69" in figure.layout.annotations[0].text
     assert "biggest drop is 0.69 at chunk 2" in summary(values)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -95,13 +96,19 @@ def value_figure(
     palette = DARK if dark else LIGHT
     figure = go.Figure()
     if selected is not None:
-        figure.add_vrect(selected, selected + 1, fillcolor=palette.band, line_width=0, layer="below")
+        wider = max(0.0, 0.003 * len(values) - 0.5)  # still to be seen among hundreds of chunks
+        figure.add_vrect(
+            selected - wider, selected + 1 + wider, fillcolor=palette.band, line_width=0, layer="below"
+        )
     figure.add_trace(_line(values, palette))
     drop = biggest_drop(values)
     if drop:
         figure.add_trace(_drop_line(values, drop[0], palette))
         figure.add_annotation(_drop_note(values, drop, palette))
-    figure.add_trace(_points(values, labels, selected, palette))
+    for known in (False, True):
+        where = [k for k, value in enumerate(values) if value.known is known]
+        if where:
+            figure.add_trace(_points(where, values, labels, selected, palette))
     figure.update_layout(_layout(len(values), palette))
     return figure
 
@@ -145,43 +152,47 @@ def _drop_note(values: Sequence[Value], drop: tuple[int, float], palette: Palett
 
 
 def _points(
-    values: Sequence[Value], labels: Sequence[str | None], selected: int | None, palette: Palette
+    where: Sequence[int],
+    values: Sequence[Value],
+    labels: Sequence[str | None],
+    selected: int | None,
+    palette: Palette,
 ) -> go.Scatter:
-    many = len(values) > _WIDEST_MARKED
-    heights = [_height(value) for value in values]
-    ends = [value.interval() if value.known else None for value in values]
-    signs = [None, *labels]
+    """The markers of the prefixes ``where``, all of known value or all unknown; only a known one has an interval."""
     chosen = None if selected is None else selected + 1
-    colours = [_colour(value, sign, palette) for value, sign in zip(values, signs, strict=True)]
-    size = 6 if many else 10
+    size = 10 if len(values) <= _WIDEST_MARKED else 6 if len(values) <= 4 * _WIDEST_MARKED else 4
+    signs = [labels[k - 1] if k else None for k in where]
+    shown = [values[k] for k in where]
     return go.Scatter(
-        x=list(range(len(values))),
-        y=heights,
+        x=list(where),
+        y=[_height(value) for value in shown],
         mode="markers",
         marker={
-            "symbol": [_symbol(value, sign) for value, sign in zip(values, signs, strict=True)],
-            "size": [size + 5 if k == chosen else size for k in range(len(values))],
-            "color": colours,
-            "line": {
-                "width": [2.5 if k == chosen else 1 for k in range(len(values))],
-                "color": palette.paper,
-            },
+            "symbol": [_symbol(value, sign) for value, sign in zip(shown, signs, strict=True)],
+            "size": [size + 5 if k == chosen else size for k in where],
+            "color": [_colour(value, sign, palette) for value, sign in zip(shown, signs, strict=True)],
+            "line": {"width": [2.5 if k == chosen else 1 for k in where], "color": palette.paper},
             "opacity": 1,
         },
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 1}},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [end and end[1] - y for end, y in zip(ends, heights, strict=True)],
-            "arrayminus": [end and y - end[0] for end, y in zip(ends, heights, strict=True)],
-            "color": palette.bar,
-            "thickness": 1.2 if many else 1.6,
-            "width": 0 if many else 5,
-        },
-        text=[_hover(k, value, sign) for k, (value, sign) in enumerate(zip(values, signs, strict=True))],
+        error_y=_bars(shown, len(values) > _WIDEST_MARKED, palette) if all(v.known for v in shown) else None,
+        text=[_hover(k, value, sign) for k, value, sign in zip(where, shown, signs, strict=True)],
         hovertemplate="%{text}<extra></extra>",
     )
+
+
+def _bars(values: Sequence[Value], many: bool, palette: Palette) -> dict[str, Any]:
+    ends = [value.interval() for value in values]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - _height(value) for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [_height(value) - low for value, (low, _) in zip(values, ends, strict=True)],
+        "color": palette.bar,
+        "thickness": 1.2 if many else 1.6,
+        "width": 0 if many else 5,
+    }
 
 
 def _height(value: Value) -> float:
