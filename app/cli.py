@@ -189,9 +189,8 @@ def upgrade() -> None:
 @db_app.command()
 def check() -> None:
     """Check foreign keys, orphans, chunks that do not rejoin, draws with gaps."""
-    from db.check import check as check_store
-
     from app.store import open_store
+    from db.check import check as check_store
 
     findings = check_store(open_store())
     for finding in findings:

@@ -13,7 +13,9 @@ class InputError(StepWiserError):
     ``file``, ``line`` (1-based) and ``item_id`` say where, as far as they are known; they are part of the message.
     """
 
-    def __init__(self, reason: str, *, file: str | None = None, line: int | None = None, item_id: str | None = None):
+    def __init__(
+        self, reason: str, *, file: str | None = None, line: int | None = None, item_id: str | None = None
+    ):
         self.reason, self.file, self.line, self.item_id = reason, file, line, item_id
         place = ":".join(str(part) for part in (file, line) if part is not None)
         where = ", ".join(part for part in (place, f"id {item_id!r}" if item_id is not None else "") if part)

@@ -26,7 +26,13 @@ LINES = [
                 "text": "<chunk>2+2 is 4.</chunk>\n<chunk>So 4.</chunk>\n\\boxed{4}",
                 "policy": "ada",
                 "reviews": [
-                    {"chunk": 0, "verdict": 1, "comment": "fine", "reviewer": "emil", "at": "2026-10-05T09:00:00Z"},
+                    {
+                        "chunk": 0,
+                        "verdict": 1,
+                        "comment": "fine",
+                        "reviewer": "emil",
+                        "at": "2026-10-05T09:00:00Z",
+                    },
                     {"chunk": 1, "verdict": 1, "reviewer": "emil"},
                     {"chunk": 1, "verdict": -1, "reviewer": "noor"},
                 ],
@@ -35,7 +41,12 @@ LINES = [
             "no tags here\n\nbut a blank line \\boxed{4.0}",
         ],
     },
-    {"id": "two", "problem": "计算 1/2 + 1/3。", "answer": "\\frac{5}{6}", "solution": "通分。\n\n得 \\boxed{\\frac{5}{6}}"},
+    {
+        "id": "two",
+        "problem": "计算 1/2 + 1/3。",
+        "answer": "\\frac{5}{6}",
+        "solution": "通分。\n\n得 \\boxed{\\frac{5}{6}}",
+    },
 ]
 
 
@@ -45,7 +56,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def write(path: Path, lines: list[object]) -> Path:
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines), "utf-8")
+    path.write_text(
+        "\n".join(line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines),
+        "utf-8",
+    )
     return path
 
 
@@ -89,7 +103,9 @@ def test_bad_lines_are_named_and_the_rest_is_taken(store: Store, tmp_path: Path)
     assert nested.cutter == "blank-line"
 
 
-def test_an_answer_that_would_never_end_is_left_out_or_an_error_and_delays_nothing(store: Store, tmp_path: Path):
+def test_an_answer_that_would_never_end_is_left_out_or_an_error_and_delays_nothing(
+    store: Store, tmp_path: Path
+):
     lines = [
         {"id": "tower", "problem": "big?", "answer": "1", "solution": "\\boxed{9**9**9**9}"},
         {"id": "power", "problem": "big?", "answer": "1", "solution": "\\boxed{9^{9^{9^{9}}}}"},

@@ -22,14 +22,27 @@ from db.errors import WorkerLockedError
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def stepwiser(home: Path, *arguments: str, timeout: float = 120, **extra: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")} | {"STEPWISER_HOME": str(home)} | extra
+def stepwiser(
+    home: Path, *arguments: str, timeout: float = 120, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    env = (
+        {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")}
+        | {"STEPWISER_HOME": str(home)}
+        | extra
+    )
     return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout
+        [sys.executable, "-m", "app.cli", *arguments],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
 
 
-def test_serving_other_machines_without_authentication_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_serving_other_machines_without_authentication_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(LaunchError, match=r"no\s+authentication is configured.*secrets\.toml"):

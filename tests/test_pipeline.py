@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from db.check import check
 
+from db.check import check
 from db.rows import NewRollout
 from engine.judge import parse_verdict
 from engine.llm.base import Request
@@ -55,10 +55,14 @@ def test_sampling_again_adds_only_what_is_missing(sampled, tmp_path: Path):
 
 
 def test_rollouts_fill_every_prefix_to_m_and_label_every_chunk(sampled, tmp_path: Path):
-    result = roll_out(little.context(sampled, little.rollout_recipe(m=8), tmp_path), little.scripted_policy())
+    ctx = little.context(sampled, little.rollout_recipe(m=8), tmp_path)
+    result = roll_out(ctx, little.scripted_policy())
+    ctx.beat()
     rows = little.all_rollouts(sampled)
     draws = Counter(key for key, *_ in rows)
     assert draws and set(draws.values()) == {8}
+    run = ctx.store.run(ctx.run_id)
+    assert run.done == run.total == len(rows)
     assert result["labelled_chunks"] == 36 and len(little.all_labels(sampled)) == 36
     assert check(sampled) == []
 

@@ -49,7 +49,9 @@ def worker(settings: Settings, store: Store) -> Iterator[Callable[[], subprocess
             "STEPWISER_DATABASE_URL": "",
             "STEPWISER_STALLED_AFTER_S": "3",
         }
-        process = subprocess.Popen([sys.executable, "-m", "tests.slow_worker"], cwd=ROOT, env=env, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.slow_worker"], cwd=ROOT, env=env, start_new_session=True
+        )
         started.append(process)
         return process
 

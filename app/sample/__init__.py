@@ -7,12 +7,15 @@ like anybody's solutions. Loading twice adds nothing.
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from db.snapshot import dump, load
-
+from app.runs import queue_run
 from app.settings import Settings
+from app.store import open_or_make_store
+from app.worker import Worker
+from db.snapshot import dump, load
 from db.store import Store
 from engine.errors import RunError
 from engine.pipeline.imports import import_file
@@ -34,10 +37,6 @@ def load_sample(store: Store) -> str:
 
 def make_sample(settings: Settings, out: Path | None, assignments: list[str]) -> str:
     """Work through ``recipe.yaml`` in a store of its own and dump what it wrote. Raises RunError if a run fails."""
-    from app.runs import queue_run
-    from app.store import open_or_make_store
-    from app.worker import Worker
-
     recipe: dict[str, Any] = set_fields(read_recipe(FOLDER / "recipe.yaml"), assignments)
     target = out or NANO
     with tempfile.TemporaryDirectory(prefix="stepwiser-sample-") as folder:
@@ -46,9 +45,7 @@ def make_sample(settings: Settings, out: Path | None, assignments: list[str]) ->
         for data in recipe["runs"]:
             run_id = queue_run(store, data["kind"], data, ACTOR, own)
             worker = Worker(store, own)
-            worker.serve(
-                until=lambda run_id=run_id: store.run(run_id).ended_at is not None and worker.child is None
-            )
+            worker.serve(until=partial(_ended, store, run_id, worker))
             run = store.run(run_id)
             print(f"{run.kind}: {run.status}, {run.result}", flush=True)
             if run.status != "done":
@@ -56,3 +53,7 @@ def make_sample(settings: Settings, out: Path | None, assignments: list[str]) ->
                 raise RunError(f"the sample's {run.kind} run ended as {run.status}: {run.error}\n{log}")
         dump(store, target, datasets=[recipe["dataset"]])
     return f"{target}: {target.stat().st_size / 2**20:.2f} MiB"
+
+
+def _ended(store: Store, run_id: int, worker: Worker) -> bool:
+    return store.run(run_id).ended_at is not None and worker.child is None

@@ -26,7 +26,7 @@ from engine.checkpoints import list_checkpoints
 from engine.errors import RecipeError, StepWiserError
 from engine.judge import prompt_names
 from engine.labels import DEFAULT_RULES
-from engine.recipes import Recipe, set_fields
+from engine.recipes import Recipe, SampleRecipe, set_fields
 
 MAX_YAML = 100_000
 NOTHING = {
@@ -72,7 +72,7 @@ def _choose_kind() -> None:
 def _base(kind: Kind) -> dict[str, Any] | None:
     """Values that the form starts from: an earlier run's (``like``) and the address's ``set``; None if they are bad."""
     base: dict[str, Any] = {}
-    if kind.name == "sample" and not get_store().datasets():
+    if kind.name == "sample" and not get_store().count_problems(SampleRecipe().dataset):
         base = {"generate": {}}
     like = st.query_params.get("like")
     try:

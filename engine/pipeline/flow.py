@@ -71,7 +71,7 @@ def stream_graded(
             references[request.id] = reference
             yield request
 
-    def collect(results: Iterable[tuple[tuple[str, int], Grade]]) -> Iterator[Graded]:
+    def collect(results: Iterable[tuple[Any, Grade]]) -> Iterator[Graded]:
         for (request_id, index), grade in results:
             waiting[request_id].grades[index] = grade
             if waiting[request_id].complete:

@@ -105,6 +105,7 @@ class Rolling:
             yield from self._ask(trajectory, keys[trajectory.id], ids, stored, drawn, sampled)
             if not self._missing.get(trajectory.id):
                 self._finished.append(trajectory.id)
+        self.pace.total = self.expected
 
     def _prefixes(self, trajectory: StageTrajectory) -> dict[int, NewPrefix]:
         """Prefix rows by k; 0 (the bare problem) is always among them, for its value."""
