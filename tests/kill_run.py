@@ -23,14 +23,18 @@ def main(folder: Path, kill_after: int, where: str) -> None:
     written = {"rows": 0}
     fatal = "INSERT INTO rollout_texts" if where == "inside" else "INSERT INTO rollouts"
 
-    def before(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
+    def before(
+        conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool
+    ) -> None:
         if kill_after and written["rows"] >= kill_after and statement.startswith(fatal):
             os.kill(os.getpid(), signal.SIGKILL)
         if statement.startswith("INSERT INTO rollouts"):
             written["rows"] += max(1, len(context.compiled_parameters or ()))
 
     event.listen(store.engine, "before_cursor_execute", before)
-    roll_out(little.context(store, little.rollout_recipe(m=DRAWS), folder), little.scripted_policy(in_flight=64))
+    roll_out(
+        little.context(store, little.rollout_recipe(m=DRAWS), folder), little.scripted_policy(in_flight=64)
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ DATASET = "little"
 def open_little(folder: Path, problems: int = 3) -> Store:
     """A store with problems ``1+2+3`` and so on."""
     store = open_store(f"sqlite:///{folder / 'little.db'}", migrate=True)
-    rows = [NewProblem(DATASET, f"p{i}", f"{i}+{i + 1}+{i + 2}", str(3 * i + 3)) for i in range(1, problems + 1)]
+    rows = [
+        NewProblem(DATASET, f"p{i}", f"{i}+{i + 1}+{i + 2}", str(3 * i + 3)) for i in range(1, problems + 1)
+    ]
     store.add_problems(rows, run_id=None, actor="test")
     return store
 
@@ -67,7 +69,9 @@ def sample_recipe(n: int = 6, **fields: Any) -> SampleRecipe:
 
 
 def rollout_recipe(m: int = 8, **fields: Any) -> RolloutRecipe:
-    return RolloutRecipe(m=m, draws=Draws(max_tokens=200), **({"select": Selection(dataset=DATASET)} | fields))
+    return RolloutRecipe(
+        m=m, draws=Draws(max_tokens=200), **({"select": Selection(dataset=DATASET)} | fields)
+    )
 
 
 def judge_recipe(k: int = 4, **fields: Any) -> JudgeRecipe:

@@ -50,7 +50,9 @@ def test_imports_go_only_rightwards(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_heavy_libraries_are_imported_inside_functions(path: Path):
-    heavy = {name for name in imports(path, top_level_only=True) if name.partition(".")[0] in (*HEAVY, "datasets")}
+    heavy = {
+        name for name in imports(path, top_level_only=True) if name.partition(".")[0] in (*HEAVY, "datasets")
+    }
     assert not heavy, f"import {heavy} inside the function that needs it"
 
 
