@@ -6,6 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.widgets.access import signed_in, signing_in
 from app.widgets.safe_text import escape_line
 from db.errors import StoreError
 
@@ -13,6 +14,18 @@ ICON = str(Path(__file__).with_name("icon.svg"))
 
 st.set_page_config(page_title="StepWiser Studio", page_icon=ICON, layout="wide")
 st.logo(ICON, size="small")
+
+
+
+def sign_in() -> None:
+    """All that somebody sees who has not signed in, where authentication is configured."""
+    st.title("StepWiser Studio", anchor=False)
+    st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login, key="sign-in")
+
+
+if signing_in() and not signed_in():
+    st.navigation([st.Page(sign_in, title="Sign in", default=True)], position="hidden").run()
+    st.stop()
 
 page = st.navigation(
     [

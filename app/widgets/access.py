@@ -1,4 +1,4 @@
-"""One store for the whole Streamlit process, opened once; sessions are short and belong to the store.
+"""One store for the whole Streamlit process, opened once, and who is in front of the page.
 
 Not here: queries and writes (``db.store``).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.settings import get_settings
+from db.errors import StoreError
 from db.store import Store, open_store
 
 
@@ -21,6 +22,20 @@ def get_store() -> Store:
     return _open(get_settings().store_url)
 
 
+def signing_in() -> bool:
+    """Whether authentication is configured (an [auth] section of secrets.toml): then nobody gets in without it."""
+    return st.secrets.load_if_toml_exists() and "auth" in st.secrets
+
+
+def signed_in() -> bool:
+    return bool(st.user.get("is_logged_in"))
+
+
 def actor() -> str:
-    """Whom writes of this browser are attributed to: from the settings, never from a widget."""
-    return get_settings().actor
+    """Whom writes of this browser are attributed to: the signed-in subject and issuer, or, on localhost without
+    authentication, the name in the settings. Never from a widget. Raises StoreError for somebody not signed in."""
+    if not signing_in():
+        return get_settings().actor
+    if not signed_in():
+        raise StoreError("nothing was written: sign in first")
+    return f"{st.user['sub']} @ {st.user['iss']}"[:200]
