@@ -23,7 +23,7 @@ STATUSES = {
     "stopped": ("gray", "stop", "stopped"),
     "stalled": ("orange", "warning", "stalled"),
 }
-LABELS = {"+": ("green", "add_circle", "good"), "-": ("red", "do_not_disturb_on", "bad")}
+LABELS = {"+": ("green", "add_circle", "label +"), "-": ("red", "do_not_disturb_on", "label −")}
 VERDICTS = {
     "positive": ("green", "thumb_up", "positive"),
     "negative": ("red", "thumb_down", "negative"),

@@ -145,7 +145,7 @@ def review_card(chunk_id: int, chunk_idx: int, rule_label: Label | None) -> None
     mine = next((row for row in said(history) if row.actor == me), None)
     label, source = in_force(history, rule_label)
     with st.container(border=True, gap="xsmall", key="review-card"):
-        st.markdown(f"**Review** of chunk {chunk_idx}: effective label {label_chip(label)} :small[{source}]")
+        st.markdown(f"**Review** of chunk {chunk_idx}: effective {label_chip(label)} :small[{source}]")
         if message := st.session_state.pop(_MESSAGE, None):
             st.warning(escape_line(message, limit=400), icon=":material/block:")
         if mine is not None and st.session_state.get(_CHANGING) != chunk_id:

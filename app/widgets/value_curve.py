@@ -216,7 +216,7 @@ def _colour(value: Value, sign: str | None, palette: Palette) -> str:
 
 def _hover(k: int, value: Value, sign: str | None) -> str:
     where = f"after chunk {k - 1}" if k else "before the first chunk"
-    label = {"+": "<br>label good (rel-ratio)", "-": "<br>label bad (rel-ratio)"}.get(sign or "", "")
+    label = {"+": "<br>label + (rel-ratio)", "-": "<br>label − (rel-ratio)"}.get(sign or "", "")
     return f"<b>{where}</b><br>{describe(value)}{label}"
 
 
