@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from multiprocessing import Pipe
-from pathlib import Path
 
 from engine.errors import GraderError
 
@@ -36,11 +35,9 @@ class Worker:
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
-        root = str(Path(__file__).resolve().parent.parent)
-        code = f"import sys; sys.path.insert(0, {root!r}); from engine.grader_process import serve; serve({theirs.fileno()})"
         with tempfile.TemporaryFile() as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
+                [sys.executable, "-P", "-m", "engine.grader_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -116,3 +113,7 @@ def _reply(task: str, answer: str, reference: str) -> str | None:
         return grade_answer(answer, reference)
     except (GraderError, InputError):
         return "error"
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
