@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from db.check import check
 from db.reads_list import TrajectoryFilter
 from db.rows import RunRow
 from db.store import Store, open_store
@@ -214,19 +215,52 @@ def test_the_new_judge_reads_ten_trajectories(app: App, page: Page):
     page.get_by_text(re.compile("whole-way-judge")).first.wait_for()
 
 
-def test_a_stopped_run_resumes_where_it_was(app: App, page: Page):
-    run_id = app.store.create_run("rollout", app.store.run(app.facts["rollout"]).recipe | {"m": 1024}, "ada")
-    deadline = time.monotonic() + 120
-    while app.store.run(run_id).done <= PROBLEMS * N * M * 2 and time.monotonic() < deadline:
-        time.sleep(0.2)
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_a_stopped_and_then_killed_run_resumes_where_it_was(app: App, page: Page):
+    """Stop and Resume from the page, kill -9 of the run's process with vLLM in it, Resume: totals are right."""
+    draws = 64
+    run_id = app.store.create_run("rollout", app.store.run(app.facts["rollout"]).recipe | {"m": draws}, "ada")
+    wait_for(lambda: written(app, run_id) > 0)
     open_page(page, f"{app.url}/runs?run={run_id}")
     page.get_by_role("button", name=re.compile("Stop$")).click()
-    deadline = time.monotonic() + 60
-    while app.store.run(run_id).status != "stopped" and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_for(lambda: app.store.run(run_id).status == "stopped", 60)
     run = app.store.run(run_id)
-    assert run.status == "stopped" and run.total is not None and 0 < run.done < run.total
-    page.get_by_role("button", name=re.compile("Resume$")).wait_for(timeout=20_000)
+    assert run.total is not None and 0 < run.done < run.total
+    stopped_at = written(app, run_id)
+    page.get_by_role("button", name=re.compile("Resume$")).click(timeout=20_000)
+    wait_for(lambda: written(app, run_id) > stopped_at)
+    pid = app.store.run(run_id).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: app.store.run(run_id).status == "failed", 30)
+    killed_at = written(app, run_id)
+    assert killed_at >= stopped_at
+    page.get_by_role("button", name=re.compile("Resume$")).click(timeout=20_000)
+    wait_for(lambda: app.store.run(run_id).status in ("queued", "running"))
+    run = app.wait_for_run(run_id)
+    assert run.attempt == 3 and run.done == run.total
+    with app.store.read() as db:
+        rows = db.exec_driver_sql(
+            "SELECT count(*), min(r.draw), max(r.draw) FROM rollouts r JOIN prefixes p ON p.id = r.prefix_id "
+            "JOIN problems q ON q.id = p.problem_id WHERE q.dataset = ? GROUP BY r.prefix_id",
+            (DATASET,),
+        ).all()
+    assert rows and set(rows) == {(draws, 0, draws - 1)}
+    assert check(app.store) == []
+
+
+def written(app: App, run_id: int) -> int:
+    """Rollouts that the run has committed."""
+    with app.store.read() as db:
+        return int(
+            db.exec_driver_sql("SELECT count(*) FROM rollouts WHERE run_id = ?", (run_id,)).scalar_one()
+        )
 
 
 def test_ctrl_c_ends_worker_and_pages(app: App):
