@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from engine.errors import CheckpointError, LLMError, RecipeError
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Completion, Request, Sampling
+from engine.llm.checkpoint import CheckpointInfo
 from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
 from tests.tiny_llama import make_tiny_llama
 
@@ -403,6 +404,39 @@ def test_a_checkpoint_that_vllm_does_not_know_is_named(vllm_door: Any, tmp_path:
         open_llm(LLMSpec(checkpoint=str(folder)))
     assert "\n" not in str(caught.value)
     assert len(list(vllm_door.stream(mixed(vllm_door, 3)))) == 3, "the open door is not touched"
+
+
+@pytest.mark.vllm
+def test_a_tiny_llm_takes_one_thread_and_leaves_the_setter_alone(vllm_door: Any) -> None:
+    import torch
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        pytest.skip("threads are set on a CPU only")
+    assert torch.get_num_threads() == 1
+    try:
+        torch.set_num_threads(2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_on_a_cpu_a_step_holds_the_longest_prompt_whole(tmp_path: Path) -> None:
+    from engine.llm.vllm import _cpu_options
+
+    info = CheckpointInfo(tmp_path, "hash", 40_000, "LlamaForCausalLM", 1)
+    options = _cpu_options(LLMSpec(checkpoint="x", max_num_seqs=300), info)
+    assert options["enable_chunked_prefill"] is False
+    assert options["max_model_len"] == 40_000
+    assert options["max_num_batched_tokens"] == 40_300
+    assert options["kv_cache_memory_bytes"] == 2 << 30
+    spec = LLMSpec(checkpoint="x", max_num_seqs=300, max_model_len=100, kv_cache_gib=0.5, block_size=64)
+    options = _cpu_options(spec, info)
+    assert options["max_model_len"] == 100
+    assert options["max_num_batched_tokens"] >= 8192
+    assert (options["kv_cache_memory_bytes"], options["block_size"]) == (1 << 29, 64)
+    with pytest.raises(CheckpointError, match="set max_model_len"):
+        _cpu_options(LLMSpec(checkpoint="x"), replace(info, context=None))
 
 
 def test_tags_are_text_even_where_a_tokenizer_calls_them_special(tmp_path: Path) -> None:

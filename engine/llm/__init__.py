@@ -42,6 +42,11 @@ class LLMSpec(BaseModel):
     gpu_memory_utilization: float = Field(
         0.9, gt=0, le=1, description="Share of the GPU's memory that is used (GPU only, without kv_cache_gib)"
     )
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="Threads of this process (CPU only); empty: one below 64 MiB of weights, else every core",
+    )
     block_size: int | None = Field(
         None,
         ge=1,

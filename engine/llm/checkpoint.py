@@ -34,12 +34,16 @@ _digests: dict[tuple[str, int, int], bytes] = {}
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint that may be loaded. ``context`` is the longest sequence that its config names, in tokens."""
+    """A checkpoint that may be loaded.
+
+    ``context`` is the longest sequence that its config names, in tokens; ``weight_bytes`` the size of its weights.
+    """
 
     path: Path
     content_hash: str
     context: int | None
     architecture: str
+    weight_bytes: int
 
 
 def check_checkpoint(path: Path) -> CheckpointInfo:
@@ -72,6 +76,7 @@ def check_checkpoint(path: Path) -> CheckpointInfo:
         content_hash=digest.hexdigest(),
         context=context if isinstance(context, int) else None,
         architecture=architectures[0],
+        weight_bytes=sum(file.stat().st_size for file in weights),
     )
 
 

@@ -24,6 +24,9 @@ GIB = 1 << 30
 CPU_KV_CACHE_GIB = 2.0
 CPU_BLOCK = 32  # the smallest that the CPU kernels take; 128, their default, shares only long prefixes
 CPU_PREFILL_TOKENS = 8192
+# Below this a second thread brings little (its work is over before it starts) and costs much: threads that wait
+# for one another take the cores from the graders and the pages, and everything slows down many times over.
+ONE_THREAD_BYTES = 64 << 20
 
 _open_doors: set[int] = set()
 
@@ -208,12 +211,14 @@ def _set_environment() -> None:
         HF_HUB_OFFLINE="1",
         TOKENIZERS_PARALLELISM="false",
         TORCH_CPP_LOG_LEVEL="ERROR",
+        OMP_WAIT_POLICY="PASSIVE",  # threads that wait sleep: the graders run on the same cores
     )
     logging.getLogger("vllm").setLevel(logging.ERROR)
 
 
 def _start(spec: LLMSpec, checkpoint: CheckpointInfo) -> Any:
     try:
+        import torch
         import vllm
         from vllm.platforms import current_platform
     except ImportError as error:
@@ -236,7 +241,10 @@ def _start(spec: LLMSpec, checkpoint: CheckpointInfo) -> Any:
     if spec.block_size is not None:
         options["block_size"] = spec.block_size
     if current_platform.is_cpu():
-        options = _cpu_options(spec, checkpoint) | options
+        options |= _cpu_options(spec, checkpoint)
+        if threads := spec.threads or (1 if checkpoint.weight_bytes < ONE_THREAD_BYTES else None):
+            torch.set_num_threads(threads)
+    set_num_threads = torch.set_num_threads
     try:
         return vllm.LLM(**options)
     except Exception as error:
@@ -246,6 +254,8 @@ def _start(spec: LLMSpec, checkpoint: CheckpointInfo) -> Any:
             "its architecture unknown to this vLLM, or max_model_len, kv_cache_gib or "
             "gpu_memory_utilization may not fit the memory"
         ) from error
+    finally:
+        torch.set_num_threads = set_num_threads  # the CPU build replaces it by a function that only warns
 
 
 def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
@@ -265,8 +275,8 @@ def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
         "max_model_len": context,
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": max(context, CPU_PREFILL_TOKENS) + spec.max_num_seqs,
-        "kv_cache_memory_bytes": int(CPU_KV_CACHE_GIB * GIB),
-        "block_size": CPU_BLOCK,
+        "kv_cache_memory_bytes": int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * GIB),
+        "block_size": spec.block_size or CPU_BLOCK,
     }
 
 
