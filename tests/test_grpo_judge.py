@@ -326,11 +326,18 @@ def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:
 
 
 def test_data_order_covers_every_example_before_any_comes_again() -> None:
-    order = data_order(5, batches=3, prompts_per_batch=4, seed=7)
+    order = data_order("+-+-+", batches=3, prompts_per_batch=4, seed=7)
     assert len(order) == 12
     assert sorted(order[:5]) == sorted(order[5:10]) == [0, 1, 2, 3, 4]
-    assert order == data_order(5, 3, 4, seed=7) != data_order(5, 3, 4, seed=8)
-    assert data_order(5, batches=6, prompts_per_batch=4, seed=7)[:12] == order
+    assert order == data_order("+-+-+", 3, 4, seed=7) != data_order("+-+-+", 3, 4, seed=8)
+    assert data_order("+-+-+", batches=6, prompts_per_batch=4, seed=7)[:12] == order
+
+
+def test_every_batch_has_the_labels_in_the_sets_proportion() -> None:
+    for labels, minus in (("+-" * 20, 4), ("+++-" * 10, 2)):
+        order = data_order(labels, batches=10, prompts_per_batch=8, seed=3)
+        batches = [[labels[i] for i in order[start : start + 8]] for start in range(0, 80, 8)]
+        assert [batch.count("-") for batch in batches] == [minus] * 10
 
 
 def test_score_counts_votes_ties_and_missing_verdicts() -> None:

@@ -46,7 +46,7 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     base_hash = check_checkpoint(base).content_hash
     prompt = load_prompt(recipe.prompt)
     ctx.facts({prompt.name: prompt.hash})
-    _quiet_log()
+    _prepare(recipe.threads)
     folder = own_folder(ctx, uid)
     data = _examples(ctx, base, folder)
     before = _before(ctx, base, data, folder)
@@ -171,13 +171,14 @@ def _log_accuracy(ctx: RunContext[TrainJudgeRecipe], when: str, accuracy: Accura
     )
 
 
-def _quiet_log() -> None:
+def _prepare(threads: int) -> None:
     """The run's log is read line by line: no bars, and no warning about a vLLM that a CPU does not train with."""
     import torch
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     if not torch.cuda.is_available():
+        torch.set_num_threads(threads)
         warnings.filterwarnings("ignore", message="TRL currently supports vLLM")
 
 
@@ -191,15 +192,21 @@ def _trained(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, o
     return last_checkpoint(output)
 
 
-def data_order(n: int, batches: int, prompts_per_batch: int, seed: int) -> list[int]:
-    """Indices of all prompts of a whole run: one seeded permutation of the n examples after the other.
+def data_order(labels: Sequence[str], batches: int, prompts_per_batch: int, seed: int) -> list[int]:
+    """Indices of all prompts of a whole run: one seeded order of the examples after the other.
 
-    Written out for the whole run, so that a resumed run goes on with the very next prompt, in whatever epoch.
+    Written out for the whole run, so that a resumed run goes on with the very next prompt, in whatever epoch. Each
+    label is spread evenly over an epoch: a batch with more of one label would push the judge towards that verdict.
     """
     rng = random.Random(seed)
     order: list[int] = []
     while len(order) < batches * prompts_per_batch:
-        order += rng.sample(range(n), n)
+        places: list[tuple[float, int]] = []
+        for label in sorted(set(labels)):
+            own = [i for i, other in enumerate(labels) if other == label]
+            rng.shuffle(own)
+            places += [((rank + 0.5) / len(own), i) for rank, i in enumerate(own)]
+        order += [i for _, i in sorted(places)]
     return order[: batches * prompts_per_batch]
 
 
@@ -230,7 +237,9 @@ def build_trainer(
         processing_class=tokenizer,
         reward_funcs=verdict_reward,
         args=_arguments(grpo, ctx.seed, output),
-        train_dataset=rows.select(data_order(len(rows), batches, grpo.prompts_per_batch, ctx.seed)),
+        train_dataset=rows.select(
+            data_order([e.label for e in examples], batches, grpo.prompts_per_batch, ctx.seed)
+        ),
         callbacks=[run_callback(ctx, grpo.steps_per_batch)],
     )
     trainer.remove_callback(PrinterCallback)  # the callback above reports

@@ -80,6 +80,9 @@ class TrainJudgeRecipe(Recipe):
     select: Selection = Field(default_factory=Selection)
     labels: LabelChoice = Field(default_factory=LabelChoice)
     grpo: Grpo = Field(default_factory=Grpo)
+    threads: int = Field(
+        1, ge=1, description="CPU threads, where there is no GPU; a small model waits for a second more than it gains"
+    )
 
 
 def train_judge(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, object]:
