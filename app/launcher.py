@@ -79,6 +79,8 @@ def pages_command(host: str, port: int) -> list[str]:
         "client.showErrorDetails": "none",
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
+    if host in LOCAL:  # a foreign site whose name resolves to this machine must not reach the store
+        flags += [f"--server.allowedHosts={name}" for name in ("localhost", "127.0.0.1", "[::1]")]
     return [sys.executable, "-m", "streamlit", "run", str(SERVE), *flags]
 
 

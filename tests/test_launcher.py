@@ -70,6 +70,7 @@ def test_a_port_in_use_is_named_with_another_to_take():
 def test_the_pages_are_told_not_to_phone_home():
     command = " ".join(pages_command("127.0.0.1", 8501))
     assert "gatherUsageStats=false" in command and "server.address=127.0.0.1" in command
+    assert "allowedHosts=127.0.0.1" in command and "allowedHosts" not in " ".join(pages_command("0.0.0.0", 1))
 
 
 def test_a_second_worker_is_refused_and_a_dead_ones_lock_is_taken_over(tmp_path: Path):
