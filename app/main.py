@@ -16,7 +16,6 @@ st.set_page_config(page_title="StepWiser Studio", page_icon=ICON, layout="wide")
 st.logo(ICON, size="small")
 
 
-
 def sign_in() -> None:
     """All that somebody sees who has not signed in, where authentication is configured."""
     st.title("StepWiser Studio", anchor=False)

@@ -11,7 +11,12 @@ from app.settings import get_settings
 from db.store import open_store
 
 MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "s", "client_id": "c", "client_secret": "t"}
+AUTH = {
+    "redirect_uri": "http://localhost/oauth2callback",
+    "cookie_secret": "s",
+    "client_id": "c",
+    "client_secret": "t",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +34,9 @@ def test_without_authentication_the_overview_is_shown():
     assert [title.value for title in app.title] == ["Overview"]
 
 
-def test_with_authentication_only_the_sign_in_button_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_with_authentication_only_the_sign_in_button_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     app = AppTest.from_file(MAIN, default_timeout=60)
     app.secrets["auth"] = AUTH
     app.run()

@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(home: Path, kind: str, *fields: str) -> None:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")} | {"STEPWISER_HOME": str(home)}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")} | {
+        "STEPWISER_HOME": str(home)
+    }
     sets = [part for field in fields for part in ("--set", field)]
     command = [sys.executable, "-m", "app.cli", "run", kind, *sets]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
@@ -43,5 +45,7 @@ def test_topping_up_in_another_process_repeats_no_draw(tmp_path: Path):
     everywhere = [seed for of_prefix in seeds.values() for seed in of_prefix]
     assert len(set(everywhere)) == len(everywhere), "two draws had the same seed"
     varied = [key for key in texts if len(set(texts[key][:16])) > 2]
-    assert varied and all(texts[key][:16] != texts[key][16:] for key in varied), "the second 16 repeat the first"
+    assert varied and all(texts[key][:16] != texts[key][16:] for key in varied), (
+        "the second 16 repeat the first"
+    )
     assert check(store) == []
