@@ -15,7 +15,7 @@ import pytest
 from engine.checkpoints import list_checkpoints
 from engine.errors import CheckpointError, RecipeError, TrainingError
 from engine.llm.checkpoint import check_checkpoint
-from engine.recipes import resolve
+from engine.recipes import read_recipe, resolve
 from engine.runs import RunContext
 from tests.labelled_store import store_with
 from tests.tiny_llama import make_tiny_llama
@@ -258,7 +258,7 @@ def test_prompts_are_plain_text_with_one_begin_token_and_no_chat_template(tmp_pa
     from transformers import AutoTokenizer
 
     base = make_tiny_llama(tmp_path / "checkpoints" / "chatty")
-    data = {"base": "chatty", "grpo": {"steps": 4, "prompts_per_batch": 4, "max_tokens": 4}}
+    data = {"base": "chatty", "grpo": {"steps": 4, "prompts_per_batch": 4, "generations": 4, "max_tokens": 4}}
     ctx = Context(resolve(TrainJudgeRecipe, data), tmp_path)
     rows = [Example(i, i, f"is {i} right?\n", "+-"[i % 2]) for i in range(4)]
     trainer = build_trainer(ctx, base, rows, tmp_path / "out")
@@ -284,7 +284,8 @@ def test_the_kind_of_run_trains_from_the_stores_labels(tmp_path: Path, coin: Pat
     (tmp_path / "checkpoints" / "coin").symlink_to(coin)
     store, _ = store_with(tmp_path, [(16, 2), (1, 12), (15, 1), (2, 13)] * 3)
     grpo = {"steps": 4, "prompts_per_batch": 4, "generations": 2, "max_tokens": 8, "save_every": 4}
-    recipe = resolve(TrainJudgeRecipe, {"base": "coin", "name": "from-store", "grpo": grpo})
+    data = {"base": "coin", "name": "from-store", "labels": {"min_confidence": 0}, "grpo": grpo}
+    recipe = resolve(TrainJudgeRecipe, data)
     run_id = store.start_run("train-judge", recipe.model_dump(mode="json"), "ada", pid=1)
     ctx = RunContext(store, run_id, 1, recipe, tmp_path, "ada")
 
@@ -318,6 +319,11 @@ def test_what_another_stores_run_of_the_same_number_left_is_not_continued(tmp_pa
     folder = own_folder(ctx, "another")  # type: ignore[arg-type]
     assert [path.name for path in folder.iterdir()] == ["run"]
     assert own_folder(ctx, "another") == folder and folder.is_dir()  # type: ignore[arg-type]
+
+
+def test_the_packaged_recipe_is_what_the_form_offers() -> None:
+    packaged = read_recipe(Path(__file__).parents[1] / "training" / "recipes" / "judge-grpo-nano.yaml")
+    assert resolve(TrainJudgeRecipe, packaged) == TrainJudgeRecipe()
 
 
 def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:

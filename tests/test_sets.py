@@ -47,7 +47,7 @@ def mixture(plus: int, minus: int, first: int = 1) -> list[Labelled]:
 def chosen(chunks: Sequence[Labelled], *, seed: int = 0, longest: int = 100, **choice: Any) -> TrainingSet:
     return choose(
         chunks,
-        LabelChoice(**{"held_out": 0.0, **choice}),
+        LabelChoice(**{"held_out": 0.0, "min_confidence": 0.0, **choice}),
         seed=seed,
         max_prompt_tokens=longest,
         count_tokens=characters,
@@ -188,7 +188,9 @@ def test_a_kept_set_reads_back_as_it_was(tmp_path: Path) -> None:
 
 
 def recipe(**labels: Any) -> TrainJudgeRecipe:
-    return resolve(TrainJudgeRecipe, {"labels": {"held_out": 0.0, "balance": False, **labels}})
+    return resolve(
+        TrainJudgeRecipe, {"labels": {"held_out": 0.0, "min_confidence": 0.0, "balance": False, **labels}}
+    )
 
 
 def test_prompts_and_labels_come_from_the_stored_counts(tmp_path: Path) -> None:

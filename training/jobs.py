@@ -19,7 +19,12 @@ class LabelChoice(Part):
     """Which labels become training examples."""
 
     rule: str = Field("rel-ratio:gamma=0.8", description="Label rule with its parameters")
-    min_confidence: float = Field(0.0, ge=0, le=1, description="Leave out labels less certain than this")
+    min_confidence: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="Leave out labels less certain than this (a person's label is never left out)",
+    )
     reviews: bool = Field(True, description="A person's label overrides the rule's")
     balance: bool = Field(
         True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)"
@@ -31,29 +36,32 @@ class LabelChoice(Part):
         200, ge=2, description="At most this many held-out chunks are measured, balanced"
     )
     held_out_k: int = Field(
-        4, ge=1, description="Judgments sampled a held-out chunk, before and after training"
+        8, ge=1, description="Judgments sampled a held-out chunk, before and after training"
     )
 
 
 class Grpo(Part):
-    """GRPO settings (paper: 4 generations, 1,024 prompts a batch in mini-batches of 256, lr 1e-6, clip 0.2/0.28)."""
+    """GRPO settings (paper: 4 generations, 1,024 prompts a batch in mini-batches of 256, lr 1e-6, clip 0.2/0.28).
 
-    steps: int = Field(60, ge=1, description="Optimizer steps")
+    The defaults suit nano: small batches need larger groups and a low rate, or the judge drifts to one verdict.
+    """
+
+    steps: int = Field(160, ge=1, description="Optimizer steps")
     prompts_per_batch: int = Field(16, ge=1, description="Prompts a generation batch")
-    generations: int = Field(4, ge=2, description="Verdicts sampled a prompt: the group")
+    generations: int = Field(8, ge=2, description="Verdicts sampled a prompt: the group (paper: 4)")
     steps_per_batch: int = Field(
         4,
         ge=1,
         description="Optimizer steps a generation batch; with 1 the ratio is 1 and clipping does nothing",
     )
-    learning_rate: float = Field(1e-4, gt=0, description="AdamW learning rate (paper: 1e-6 at 1.5B and 7B)")
+    learning_rate: float = Field(6e-5, gt=0, description="AdamW learning rate (paper: 1e-6 at 1.5B and 7B)")
     epsilon: float = Field(0.2, gt=0, description="Lower clip")
     epsilon_high: float = Field(0.28, gt=0, description="Upper clip (clip-higher keeps the entropy up)")
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of the group")
     max_prompt_tokens: int = Field(400, ge=1, description="Longer prompts are left out and counted")
-    max_tokens: int = Field(96, ge=1, description="New tokens a judgment may have")
+    max_tokens: int = Field(64, ge=1, description="New tokens a judgment may have")
     save_every: int = Field(
-        8, ge=1, description="Steps between checkpoints, rounded up to whole batches: what a kill can cost"
+        20, ge=1, description="Steps between checkpoints, rounded up to whole batches: what a kill can cost"
     )
 
     @model_validator(mode="after")
@@ -81,7 +89,9 @@ class TrainJudgeRecipe(Recipe):
     labels: LabelChoice = Field(default_factory=LabelChoice)
     grpo: Grpo = Field(default_factory=Grpo)
     threads: int = Field(
-        1, ge=1, description="CPU threads, where there is no GPU; a small model waits for a second more than it gains"
+        1,
+        ge=1,
+        description="CPU threads, where there is no GPU; a small model waits for a second more than it gains",
     )
 
 
