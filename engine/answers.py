@@ -13,7 +13,7 @@ import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Literal, Protocol, Self
 
 from engine.boxes import find_boxes
@@ -171,8 +171,11 @@ class Grader:
 
     def _take(self) -> Worker:
         """An idle worker that is alive, or a new one."""
-        while not self._idle.empty():
-            worker = self._idle.get()  # as many threads as workers: no other thread empties it in between
+        while True:
+            try:
+                worker = self._idle.get_nowait()
+            except Empty:
+                break
             if worker.process.poll() is None:
                 return worker
             self._discard(worker)
