@@ -192,7 +192,10 @@ def test_endless_answers_are_errors_and_delay_no_other(grader: Grader) -> None:
 )  # fmt: skip
 def test_hostile_answers_are_errors_or_wrong_in_time(grader: Grader, answer: str) -> None:
     hostile, plain = grader.grade_many([(boxed(answer), "5", "stop"), (boxed("x+x"), "2x", "stop")])
-    assert hostile.outcome in ("error", "wrong")  # the nested fractions are a number, if there is time to find it
+    assert hostile.outcome in (
+        "error",
+        "wrong",
+    )  # the nested fractions are a number, if there is time to find it
     assert plain.outcome == "correct"
 
 

@@ -124,7 +124,9 @@ def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> Tr
         return read_set(kept)
     tokenizer = AutoTokenizer.from_pretrained(base)
     data = label_examples(
-        ctx.store, ctx.recipe, lambda texts: [len(ids) for ids in tokenizer(list(texts))["input_ids"]]
+        ctx.store,
+        ctx.recipe,
+        lambda texts: [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]],
     )
     write_set(data, kept)
     ctx.log("examples: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in data.counts.items()))

@@ -85,7 +85,7 @@ class TrainJudgeRecipe(Recipe):
     )
     base: str = Field("nano", description="Checkpoint that training starts from")
     prompt: str = Field("judge_nano", description="Prompt of the judge, by name")
-    select: Selection = Field(default_factory=Selection)
+    select: Selection = Field(default_factory=lambda: Selection(policy="nano"))
     labels: LabelChoice = Field(default_factory=LabelChoice)
     grpo: Grpo = Field(default_factory=Grpo)
     threads: int = Field(

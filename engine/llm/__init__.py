@@ -29,7 +29,8 @@ class LLMSpec(BaseModel):
     )
     max_num_seqs: int = Field(256, ge=1, le=4096, description="Completions worked on at once")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Number format of the weights; auto: the checkpoint's own (bfloat16 for a float32 one)"
+        "auto",
+        description="Number format of the weights; auto: the checkpoint's own (bfloat16 for a float32 one)",
     )
     enforce_eager: bool = Field(
         True, description="Skip compilation: starts in seconds; off pays on a GPU and in long runs"
