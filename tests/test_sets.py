@@ -188,9 +188,8 @@ def test_a_kept_set_reads_back_as_it_was(tmp_path: Path) -> None:
 
 
 def recipe(**labels: Any) -> TrainJudgeRecipe:
-    return resolve(
-        TrainJudgeRecipe, {"labels": {"held_out": 0.0, "min_confidence": 0.0, "balance": False, **labels}}
-    )
+    choice = {"held_out": 0.0, "min_confidence": 0.0, "balance": False, **labels}
+    return resolve(TrainJudgeRecipe, {"select": {"policy": "human"}, "labels": choice})
 
 
 def test_prompts_and_labels_come_from_the_stored_counts(tmp_path: Path) -> None:
@@ -224,7 +223,9 @@ def test_a_stored_review_overrides_the_rule_until_it_is_undone(tmp_path: Path) -
 def test_only_selected_trajectories_are_used(tmp_path: Path) -> None:
     store, chunks = store_with(tmp_path, [(16, 2), (1, 12)])
     other = recipe().model_copy(update={"select": recipe().select.model_copy(update={"dataset": "none"})})
-    with pytest.raises(TrainingError, match="0 selected chunks"):
+    with pytest.raises(
+        TrainingError, match=r"no trajectory that fits select .*dataset .none., policy .human."
+    ):
         label_examples(store, other, characters)
     first = recipe().model_copy(update={"select": recipe().select.model_copy(update={"limit": 1})})
     assert {e.chunk_id for e in label_examples(store, first, characters).train} == set(chunks[:3])

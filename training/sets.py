@@ -67,9 +67,15 @@ class Labelled:
 def label_examples(store: Store, recipe: TrainJudgeRecipe, count_tokens: CountTokens) -> TrainingSet:
     """The recipe's training set from the store.
 
-    Raises TrainingError where nothing is labelled, one class is missing, or fewer prompts remain than half a batch,
-    RecipeError on an unknown rule, InputError on an unknown prompt.
+    Raises TrainingError where nothing is selected or labelled, or one class is missing; RecipeError on an unknown
+    rule, InputError on an unknown prompt.
     """
+    selection = recipe.select.model_dump()
+    if not store.count_selection(**selection)[0]:
+        asked = ", ".join(f"{name} {value!r}" for name, value in selection.items() if value) or "anything"
+        raise TrainingError(
+            f"the store has no trajectory that fits select ({asked}); select others, or sample first"
+        )
     return choose(
         stored_chunks(store, recipe),
         recipe.labels,
