@@ -134,6 +134,9 @@ def settled(page: Page, timeout_ms: float = TIMEOUT_MS) -> None:
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=timeout_ms)
     page.wait_for_timeout(120)
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=timeout_ms)
+    # Widgets whose code is still on its way stand as skeletons, and keys do nothing yet.
+    no_skeleton = "document.querySelectorAll('[data-testid=stSkeleton]').length === 0"
+    page.wait_for_function(no_skeleton, timeout=timeout_ms)
 
 
 def open_page(page: Page, url: str) -> None:
