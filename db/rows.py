@@ -83,7 +83,7 @@ class NewRollout:
 
 @dataclass(frozen=True)
 class NewJudgment:
-    """``verdict``: positive, negative or None."""
+    """``verdict``: positive, negative or None; ``score``: a discriminative judge's probability of ``+``."""
 
     judge_id: int
     chunk_id: int
@@ -93,6 +93,17 @@ class NewJudgment:
     n_tokens: int
     finish_reason: str
     seed: int
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class NewRunSample:
+    """A completion drawn in training, what it was compared with, and its reward. Goes in and comes out."""
+
+    prompt: str
+    completion: str
+    label: str | None
+    reward: float | None
 
 
 @dataclass(frozen=True)
@@ -237,6 +248,7 @@ class RunRow:
     stop_requested: bool
     attempt: int
     pid: int | None
+    parent_id: int | None
     created_at: datetime
     started_at: datetime | None
     heartbeat_at: datetime | None

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from db.errors import NotFoundError, RunStateError
-from db.rows import MetricRow, RunRow
+from db.rows import MetricRow, NewRunSample, RunRow
 from db.session import StoreBase, columns, insert_new, one_at_a_time, rows_of, store_now
-from db.tables import RUN_KINDS, Judgment, Metric, Rollout, Run, Trajectory
+from db.tables import RUN_KINDS, Judgment, Metric, Rollout, Run, RunSample, Trajectory
 
-HEAVY_KINDS = frozenset(RUN_KINDS) - {"import"}
+HEAVY_KINDS = frozenset(RUN_KINDS) - {"import", "build-set", "select-solutions"}
 """Kinds that use the device: one of them runs at a time."""
 RESUMABLE = ("stopped", "failed", "stalled")
 _RUN_COLUMNS = [Run.__table__.c[name] for name in RunRow.__dataclass_fields__ if name != "now"]
 
+_QUEUED = (Run.status == "queued", Run.parent_id.is_(None))
 _WRITTEN = {"trajectories": Trajectory.run_id, "rollouts": Rollout.run_id, "judgments": Judgment.run_id}
 
 
 class RunsStore(StoreBase):
     """Every change of a run's state is one transaction that looks at the state it changes."""
 
-    def create_run(self, kind: str, recipe: dict[str, Any], actor: str) -> int:
-        """Queue a run; ``recipe`` is resolved (every field with its value). Returns its id."""
+    def create_run(self, kind: str, recipe: dict[str, Any], actor: str, parent_id: int | None = None) -> int:
+        """Queue a run; ``recipe`` is resolved (every field with its value). Returns its id.
+
+        With ``parent_id`` it is a part of that run, which starts it by ``claim_child``: the worker does not.
+        """
         with self.write() as db:
-            return _insert_run(db, kind=kind, recipe=recipe, actor=actor)
+            return _insert_run(db, kind=kind, recipe=recipe, actor=actor, parent_id=parent_id)
 
     def start_run(self, kind: str, recipe: dict[str, Any], actor: str, pid: int) -> int:
         """A run that its own caller works on right now (an import from the command line). Returns its id."""
@@ -52,21 +57,18 @@ class RunsStore(StoreBase):
         While a heavy run is running the other heavy ones stay queued and say for what they wait.
         """
         with self.read() as db:
-            if db.scalar(select(Run.id).where(Run.status == "queued").limit(1)) is None:
+            if db.scalar(select(Run.id).where(*_QUEUED).limit(1)) is None:
                 return None
         with self.write() as db:
             one_at_a_time(db, "claim")
             busy: Any = db.execute(
                 select(Run.id, Run.kind)
-                .where(Run.status == "running", Run.kind.in_(heavy))
+                .where(Run.status == "running", Run.kind.in_(heavy), Run.parent_id.is_(None))
                 .order_by(Run.id)
                 .limit(1)
             ).first()
             queued = db.execute(
-                select(Run.id, Run.kind, Run.waiting_for)
-                .where(Run.status == "queued")
-                .order_by(Run.id)
-                .with_for_update()
+                select(Run.id, Run.kind, Run.waiting_for).where(*_QUEUED).order_by(Run.id).with_for_update()
             ).all()
             claimed = None
             for run in queued:
@@ -77,24 +79,27 @@ class RunsStore(StoreBase):
                 elif claimed is None:
                     claimed = run.id
                     busy = run if run.kind in heavy else busy
-            if claimed is None:
-                return None
-            now = store_now(db)
-            db.execute(
-                update(Run)
-                .where(Run.id == claimed)
-                .values(
-                    status="running",
-                    attempt=Run.attempt + 1,
-                    pid=pid,
-                    waiting_for="",
-                    started_at=now,
-                    heartbeat_at=now,
-                    ended_at=None,
-                    done_at_start=Run.done,
+            return None if claimed is None else _start(db, claimed, pid)
+
+    def claim_child(self, run_id: int, pid: int) -> RunRow:
+        """Mark a run that has a parent running (attempt + 1), whether it is new or ended unfinished. Returns it.
+
+        Raises RunStateError if it has no parent, is done, or is running.
+        """
+        with self.write() as db:
+            run = _run(db, run_id, lock=True)
+            if run.parent_id is None or run.status not in ("queued", *RESUMABLE):
+                raise RunStateError(
+                    f"run {run_id} is {run.status}: it cannot be started as a part of another run"
                 )
-            )
-            return _run(db, claimed)
+            return _start(db, run_id, pid)
+
+    def children(self, run_id: int) -> list[RunRow]:
+        """The runs that are parts of this one, oldest first."""
+        query = select(*_RUN_COLUMNS).where(Run.parent_id == run_id).order_by(Run.id)
+        with self.read() as db:
+            now = store_now(db)
+            return [RunRow(**row._mapping, now=now) for row in db.execute(query)]
 
     def set_run_pid(self, run_id: int, pid: int) -> None:
         """The process that does the work (the worker claimed the run under its own)."""
@@ -175,6 +180,10 @@ class RunsStore(StoreBase):
                 raise RunStateError(
                     f"run {run_id} is {run.status}: only a stopped, failed or stalled run can be resumed"
                 )
+            if run.parent_id is not None:
+                raise RunStateError(
+                    f"run {run_id} is a part of run {run.parent_id}: resume that one, it goes on here"
+                )
             db.execute(
                 update(Run)
                 .where(Run.id == run_id)
@@ -221,8 +230,9 @@ class RunsStore(StoreBase):
         *,
         statuses: Sequence[str] = (),
         kinds: Sequence[str] = (),
+        parts: bool = True,
     ) -> list[RunRow]:
-        """Newest first; ``before``: only ids below it (the next page)."""
+        """Newest first; ``before``: only ids below it (the next page); ``parts`` off: without parts of other runs."""
         query = select(*_RUN_COLUMNS).order_by(Run.id.desc()).limit(limit)
         if before is not None:
             query = query.where(Run.id < before)
@@ -230,6 +240,8 @@ class RunsStore(StoreBase):
             query = query.where(Run.status.in_(statuses))
         if kinds:
             query = query.where(Run.kind.in_(kinds))
+        if not parts:
+            query = query.where(Run.parent_id.is_(None))
         with self.read() as db:
             now = store_now(db)
             return [RunRow(**row._mapping, now=now) for row in db.execute(query)]
@@ -256,6 +268,29 @@ class RunsStore(StoreBase):
                 series.setdefault(row.name, []).append(row)
         return series
 
+    def add_run_samples(self, run_id: int, step: int, rows: Iterable[NewRunSample]) -> None:
+        """Completions drawn at a step, numbered in the order given. A step that has some already keeps them."""
+        values = [{"run_id": run_id, "step": step, "idx": idx, **asdict(row)} for idx, row in enumerate(rows)]
+        if values:
+            with self.write() as db:
+                db.execute(insert_new(db, RunSample), values)
+
+    def run_sample_steps(self, run_id: int) -> list[int]:
+        """The steps at which completions were kept, ascending."""
+        query = select(RunSample.step).where(RunSample.run_id == run_id).distinct().order_by(RunSample.step)
+        with self.read() as db:
+            return list(db.scalars(query))
+
+    def run_samples(self, run_id: int, step: int) -> list[NewRunSample]:
+        """The completions kept at a step, in their order."""
+        query = (
+            select(*columns(NewRunSample, RunSample))
+            .where(RunSample.run_id == run_id, RunSample.step == step)
+            .order_by(RunSample.idx)
+        )
+        with self.read() as db:
+            return rows_of(NewRunSample, db.execute(query))
+
     def written_by(self, run_id: int) -> dict[str, int]:
         """{trajectories, rollouts, judgments: how many the run wrote}, each counted on its index."""
         found = {}
@@ -268,6 +303,27 @@ class RunsStore(StoreBase):
 def _insert_run(db: Connection, **values: Any) -> int:
     now: datetime = store_now(db)
     return db.execute(insert(Run).values(created_at=now, **values).returning(Run.id)).scalar_one()
+
+
+def _start(db: Connection, run_id: int, pid: int) -> RunRow:
+    now = store_now(db)
+    db.execute(
+        update(Run)
+        .where(Run.id == run_id)
+        .values(
+            status="running",
+            attempt=Run.attempt + 1,
+            pid=pid,
+            waiting_for="",
+            stop_requested=False,
+            error=None,
+            started_at=now,
+            heartbeat_at=now,
+            ended_at=None,
+            done_at_start=Run.done,
+        )
+    )
+    return _run(db, run_id)
 
 
 def _run(db: Connection, run_id: int, *, lock: bool = False) -> RunRow:

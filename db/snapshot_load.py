@@ -168,7 +168,8 @@ class _Loader:
         """The row with the store's ids; None if a parent was left out."""
         values: dict[str, Any] = {}
         for column in table.c:
-            value = row[column.name]
+            # a snapshot of an older version lacks columns that came later; all of them may be empty
+            value = row.get(column.name) if column.nullable else row[column.name]
             if column.name == "id":
                 continue
             for foreign in column.foreign_keys:
@@ -182,8 +183,10 @@ class _Loader:
             if value is not None and isinstance(column.type, TokenIds):
                 value = tuple(value)
             values[column.name] = value
-        if table.name == "runs" and values["status"] in ("queued", "running", "stalled"):
-            values |= {"status": "stopped", "pid": None, "waiting_for": ""}  # its process is not here
+        if table.name == "runs":
+            values["parent_id"] = None  # what it was a part of goes on, if at all, where it came from
+            if values["status"] in ("queued", "running", "stalled"):
+                values |= {"status": "stopped", "pid": None, "waiting_for": ""}  # its process is not here
         if table.name == "trajectories":
             values["n_reviewed"] = 0  # counted again as reviews arrive
         return values

@@ -26,7 +26,24 @@ from db.column_types import Id, TokenIds, UtcDateTime, utc_now
 
 OUTCOMES = ("correct", "wrong", "unparsed", "truncated", "error")
 RUN_STATUSES = ("queued", "running", "done", "failed", "stopped", "stalled")
-RUN_KINDS = ("sample", "rollout", "judge", "train-judge", "import")
+RUN_KINDS = (
+    "sample",
+    "rollout",
+    "judge",
+    "import",
+    "build-set",
+    "segment",
+    "select-solutions",
+    "train-judge",
+    "train-judge-rsft",
+    "train-judge-sft",
+    "train-sft",
+    "train-policy",
+    "evaluate-judge",
+    "evaluate-policy",
+    "search",
+    "loop",
+)
 
 
 class Base(DeclarativeBase):
@@ -69,6 +86,8 @@ class Run(Base):
     stop_requested: Mapped[bool] = mapped_column(default=False)
     attempt: Mapped[int] = mapped_column(default=0)
     pid: Mapped[int | None]
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"), index=True)
+    """The run that made this one as a part of itself (a loop's round); the worker leaves such a run to its parent."""
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -88,6 +107,22 @@ class Metric(Base):
     """None: it was not a finite number (SQLite cannot hold NaN)."""
     at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     __table_args__ = (UniqueConstraint("run_id", "name", "step"),)
+
+
+class RunSample(Base):
+    """A completion that a training run drew at some step, kept so that people can read what is being rewarded."""
+
+    __tablename__ = "run_samples"
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    step: Mapped[int]
+    idx: Mapped[int]
+    prompt: Mapped[str] = mapped_column(Text)
+    completion: Mapped[str] = mapped_column(Text)
+    label: Mapped[str | None] = mapped_column(Text)
+    """What the completion was compared with: a label, a reference answer, or nothing."""
+    reward: Mapped[float | None]
+    __table_args__ = (UniqueConstraint("run_id", "step", "idx"),)
 
 
 class Problem(Base):
@@ -295,6 +330,8 @@ class Judgment(Base):
     chunk_id: Mapped[int] = mapped_column(ForeignKey("chunks.id"), index=True)
     draw: Mapped[int]
     verdict: Mapped[str | None] = mapped_column(String(8))
+    score: Mapped[float | None]
+    """A discriminative judge's probability of ``+``; None for a generative judgment."""
     rationale: Mapped[str] = mapped_column(Text)
     n_tokens: Mapped[int]
     finish_reason: Mapped[str] = mapped_column(String(16))

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from db.connect import connect
 from db.errors import StoreOutdatedError, StoreReadOnlyError
-from db.migrate import CONFIGURE, check_current, current_revision, head_revision, upgrade
+from db.migrate import CONFIGURE, alembic_config, check_current, current_revision, head_revision, upgrade
 from db.store import Store, open_store
 from db.tables import Base
 from tests.store_world import BACKENDS, add_problem, fresh_url
@@ -98,3 +99,23 @@ def test_processes_that_upgrade_at_once_make_one_schema(url: str):
         _, error = process.communicate(timeout=120)
         assert process.returncode == 0, error
     check_current(connect(url))
+
+
+def test_a_store_of_the_release_before_keeps_its_rows(url: str):
+    engine = connect(url)
+    with engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0001")
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO runs (uid, kind, status, actor, recipe, versions, prompt_hashes, done, done_at_start, "
+                "unit, message, waiting_for, result, stop_requested, attempt, created_at) VALUES ('u', 'judge', "
+                "'done', 'ann', '{}', '{}', '{}', 3, 0, 'judgments', '', '', '{}', false, 1, '2026-01-02 03:04:05')"
+            )
+        )
+    assert upgrade(engine) == ("0001", head_revision())
+    store = Store(engine)
+    run = store.run(1)
+    assert (run.uid, run.done, run.parent_id) == ("u", 3, None)
+    child = store.create_run("sample", {}, "ann", parent_id=1)
+    assert [r.id for r in store.children(1)] == [child]

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from db.errors import NotFoundError, RunStateError, WorkerLockedError
+from db.rows import NewRunSample
 from db.store import Store
 from db.tables import Run, Worker, utc_now
 from tests.store_world import BACKENDS, add_run, fresh_store
@@ -211,3 +212,36 @@ def test_a_dead_workers_lock_expires(store: Store):
     store.take_worker_lock(pid=13, host="there")
     worker = store.worker()
     assert worker is not None and (worker.pid, worker.host) == (13, "there")
+
+
+def test_parts_of_a_run_are_left_to_it(store: Store):
+    parent = store.create_run("loop", {}, "ann")
+    part = store.create_run("sample", {"n": 1}, "ann", parent_id=parent)
+    assert store.claim_next(pid=1).id == parent
+    assert store.claim_next(pid=1) is None
+    assert store.claim_child(part, pid=2).status == "running"
+    with pytest.raises(RunStateError, match=f"run {part} is running: it cannot be started"):
+        store.claim_child(part, pid=2)
+    store.finish_run(part, "stopped")
+    with pytest.raises(RunStateError, match=f"a part of run {parent}: resume that one"):
+        store.resume_run(part)
+    again = store.claim_child(part, pid=3)
+    assert (again.attempt, again.status, again.pid) == (2, "running", 3)
+    store.finish_run(part, "done")
+    with pytest.raises(RunStateError, match="is done"):
+        store.claim_child(part, pid=2)
+    with pytest.raises(RunStateError, match="is running"):
+        store.claim_child(parent, pid=2)
+    assert [run.id for run in store.children(parent)] == [part]
+    assert [run.id for run in store.runs(parts=False)] == [parent]
+
+
+def test_completions_of_a_step_are_kept_once_in_their_order(store: Store):
+    run = store.create_run("train-judge", {}, "ann")
+    rows = [NewRunSample("p", "one", "+", 1.0), NewRunSample("p", "two", None, None)]
+    store.add_run_samples(run, 8, rows)
+    store.add_run_samples(run, 8, [NewRunSample("p", "other", "-", 0.0)])
+    store.add_run_samples(run, 4, rows[:1])
+    store.add_run_samples(run, 5, [])
+    assert store.run_sample_steps(run) == [4, 8]
+    assert store.run_samples(run, 8) == rows
