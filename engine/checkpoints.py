@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from engine.errors import CheckpointError
 
 PACKAGED = {"nano": Path(__file__).resolve().parents[1] / "training" / "nano" / "checkpoint"}
+CARD = "stepwiser.json"
+"""The file in a trained checkpoint that says which run made it, from what, and what it is for."""
 _NAME = re.compile(r"[\w][\w.+-]*")
 
 
@@ -39,3 +43,12 @@ def resolve_checkpoint(name: str, home: Path) -> Path:
             f"Put or link a folder with config.json, tokenizer and *.safetensors into {checkpoints_folder(home)}"
         )
     return path
+
+
+def read_card(checkpoint: Path) -> dict[str, Any]:
+    """The card of a checkpoint folder: run, base, role (judge, discriminative-judge, policy, segmenter), …; {} without one."""
+    try:
+        card = json.loads((checkpoint / CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return card if isinstance(card, dict) else {}

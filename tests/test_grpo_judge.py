@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints import list_checkpoints
+from engine.checkpoints import CARD, list_checkpoints
 from engine.errors import CheckpointError, RecipeError, TrainingError
 from engine.llm.checkpoint import check_checkpoint
 from engine.recipes import read_recipe, resolve
@@ -20,10 +20,11 @@ from engine.runs import RunContext
 from tests.labelled_store import store_with
 from tests.tiny_llama import make_tiny_llama
 from training.callbacks import kept_metrics, last_checkpoint
-from training.grpo_judge import CARD, build_trainer, data_order, own_folder, train
+from training.grpo_judge import build_trainer, data_order, train
 from training.held_out import score
 from training.jobs import TrainJudgeRecipe
 from training.sets import Example, TrainingSet, write_set
+from training.workspace import own_folder
 
 
 @dataclass

@@ -12,7 +12,8 @@ from engine.errors import RecipeError, TrainingError
 from engine.recipes import resolve
 from engine.values import UNKNOWN, Value
 from tests.labelled_store import store_with
-from training.jobs import LabelChoice, TrainJudgeRecipe
+from training.jobs import TrainJudgeRecipe
+from training.parts import LabelChoice
 from training.sets import (
     Example,
     Labelled,

@@ -7,16 +7,14 @@ same curve. What is an example: ``sets``; the reward: ``rewards``; accuracy befo
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.checkpoints import PACKAGED, check_name, checkpoints_folder, resolve_checkpoint
+from engine.checkpoints import CARD, resolve_checkpoint
 from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
@@ -24,13 +22,11 @@ from training.callbacks import last_checkpoint, run_callback, step_of
 from training.held_out import Accuracy, measure
 from training.rewards import verdict_reward
 from training.sets import Example, TrainingSet, label_examples, read_set, write_set
+from training.workspace import free_target, own_folder, put_in_place, save_model
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
     from training.jobs import Grpo, TrainJudgeRecipe
-
-CARD = "stepwiser.json"
-"""The file in a trained checkpoint that says which run made it from what."""
 
 
 def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
@@ -78,41 +74,6 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     put_in_place(aside, target)
     ctx.log(f"saved checkpoint {target.name}: name it as a judge's checkpoint to use it")
     return result
-
-
-def free_target(ctx: RunContext[TrainJudgeRecipe], uid: str) -> Path:
-    """Folder that the new checkpoint will have. Raises TrainingError if another checkpoint has that name."""
-    name = check_name(ctx.recipe.name or f"run-{ctx.run_id}")
-    target = checkpoints_folder(ctx.home) / name
-    if name in PACKAGED:
-        raise TrainingError(
-            f"checkpoint name {name!r} belongs to the packaged checkpoint; set name to another one"
-        )
-    if target.exists() and _made_by(target) != uid:
-        raise TrainingError(
-            f"there is already a checkpoint {name!r} in {target.parent}, not made by run {ctx.run_id}; "
-            "set name to another one, or move that folder away"
-        )
-    return target
-
-
-def _made_by(checkpoint: Path) -> str | None:
-    try:
-        card = json.loads((checkpoint / CARD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return card.get("run") if isinstance(card, dict) else None
-
-
-def own_folder(ctx: RunContext[TrainJudgeRecipe], uid: str) -> Path:
-    """The run's folder, emptied if another store's run of the same number left it there."""
-    folder = ctx.home / "runs" / str(ctx.run_id)
-    owner = folder / "run"
-    if not owner.is_file() or owner.read_text(encoding="utf-8") != uid:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        owner.write_text(uid, encoding="utf-8")
-    return folder
 
 
 def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> TrainingSet:
@@ -301,30 +262,6 @@ def reward_curve(history: Sequence[dict[str, Any]]) -> dict[str, float]:
         "first_quarter": sum(rewards[:quarter]) / quarter,
         "last_quarter": sum(rewards[-quarter:]) / quarter,
     }
-
-
-def save_model(trained: Path, base: Path, folder: Path) -> None:
-    """The trainer's weights as bfloat16 safetensors, with the base's tokenizer and generation config, in ``folder``."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-
-    shutil.rmtree(folder, ignore_errors=True)
-    AutoModelForCausalLM.from_pretrained(trained, dtype=torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
-    if (base / "generation_config.json").is_file():  # the trainer's own carries the sampling of the training
-        GenerationConfig.from_pretrained(base).save_pretrained(folder)
-    check_checkpoint(folder)
-
-
-def put_in_place(aside: Path, target: Path) -> None:
-    """Move a finished folder to its name in one rename; a former result of the same run is replaced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    former = aside.with_name("former")
-    shutil.rmtree(former, ignore_errors=True)
-    if target.exists():
-        os.replace(target, former)
-    os.replace(aside, target)
-    shutil.rmtree(former, ignore_errors=True)
 
 
 def _asdict(accuracy: Accuracy | None) -> dict[str, Any] | None:

@@ -10,34 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from engine.recipes import Part, Recipe, Selection
+from training.parts import LabelChoice
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
-
-
-class LabelChoice(Part):
-    """Which labels become training examples."""
-
-    rule: str = Field("rel-ratio:gamma=0.8", description="Label rule with its parameters")
-    min_confidence: float = Field(
-        0.8,
-        ge=0,
-        le=1,
-        description="Leave out labels less certain than this (a person's label is never left out)",
-    )
-    reviews: bool = Field(True, description="A person's label overrides the rule's")
-    balance: bool = Field(
-        True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)"
-    )
-    held_out: float = Field(
-        0.2, ge=0, lt=1, description="Share of the problems kept from training to measure on"
-    )
-    held_out_chunks: int = Field(
-        200, ge=2, description="At most this many held-out chunks are measured, balanced"
-    )
-    held_out_k: int = Field(
-        8, ge=1, description="Judgments sampled a held-out chunk, before and after training"
-    )
 
 
 class Grpo(Part):

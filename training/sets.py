@@ -24,7 +24,8 @@ from engine.values import Value
 
 if TYPE_CHECKING:
     from db.store import Store
-    from training.jobs import LabelChoice, TrainJudgeRecipe
+    from training.jobs import TrainJudgeRecipe
+    from training.parts import LabelChoice
 
 TRAJECTORIES_A_BATCH = 100
 

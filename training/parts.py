@@ -1,0 +1,107 @@
+"""Parts that the recipes of the training kinds share. Light: the pages build forms from them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from engine.recipes import Part
+
+
+class LabelFilter(Part):
+    """Which labels become examples, and which problems are kept to measure on."""
+
+    rule: str = Field("rel-ratio:gamma=0.8", description="Label rule with its parameters")
+    min_confidence: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="Leave out labels less certain than this (a person's label is never left out)",
+    )
+    reviews: bool = Field(True, description="A person's label overrides the rule's")
+    agree_with: str | None = Field(
+        None,
+        description="Keep only labels that the majority vote of this judge repeats (a person's label is never left out)",
+    )
+    balance: bool = Field(
+        True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)"
+    )
+    held_out: float = Field(
+        0.2, ge=0, lt=1, description="Share of the problems kept from training to measure on"
+    )
+    held_out_chunks: int = Field(
+        200, ge=2, description="At most this many held-out chunks are measured, balanced"
+    )
+    near_duplicates: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="Problems with the same numbers and operators, worded this alike (share of common word triples), "
+        "stay on one side of the split; 1: only case, spaces and stops may differ; 0: off",
+    )
+
+
+class LabelChoice(LabelFilter):
+    """What a judge's trainer asks of the labels, and how its accuracy is measured."""
+
+    held_out_k: int = Field(
+        8, ge=1, description="Judgments sampled a held-out chunk, before and after training"
+    )
+
+
+class Lora(Part):
+    """Train low-rank additions instead of all weights: less memory, and an adapter of a few megabytes."""
+
+    r: int = Field(16, ge=1, le=512, description="Rank of the additions")
+    alpha: int = Field(32, ge=1, description="Scale of the additions: alpha / r")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the additions' inputs")
+    target: str = Field(
+        "all-linear", description="Which layers: all-linear, or names with commas such as q_proj,v_proj"
+    )
+
+
+class Hardware(Part):
+    """What the training runs on. The same code everywhere; only these fields differ."""
+
+    threads: int = Field(
+        1,
+        ge=1,
+        description="CPU threads, where there is no GPU; a small model waits for a second more than it gains",
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="Arithmetic of the steps; weights stay float32. auto: bfloat16 on a GPU"
+    )
+    gradient_checkpointing: bool | None = Field(
+        None, description="Less memory, a third more time; empty: on a GPU only"
+    )
+    vllm: Literal["auto", "off"] = Field(
+        "auto", description="auto: on a GPU vLLM generates in the same process; off: transformers generate"
+    )
+    vllm_memory: float = Field(0.3, gt=0, lt=1, description="Share of a GPU's memory that vLLM takes")
+    processes: int = Field(1, ge=1, description="Processes, one a GPU, started by accelerate")
+    sharding: Literal["ddp", "fsdp", "deepspeed"] = Field(
+        "ddp", description="With several processes: whole copies (ddp), or weights cut up (fsdp, deepspeed)"
+    )
+
+
+class Saving(Part):
+    """When a trainer saves what it needs to go on, and what is kept of it."""
+
+    every: int = Field(20, ge=1, description="Steps between saves: what a kill can cost")
+    keep: int = Field(2, ge=1, description="Newest saves kept while training")
+
+
+class Sft(Part):
+    """Supervised fine-tuning: the loss of given answers."""
+
+    steps: int = Field(200, ge=1, description="Optimizer steps")
+    batch: int = Field(32, ge=1, description="Examples a step")
+    learning_rate: float = Field(1e-5, gt=0, description="AdamW learning rate, after the warm-up")
+    warmup: int = Field(10, ge=0, description="Steps until the learning rate is reached")
+    max_tokens: int = Field(
+        512, ge=8, description="Longer examples are left out and counted; the length of a packed sequence"
+    )
+    packing: bool = Field(
+        False, description="Put several examples into one sequence of max_tokens (GPUs gain much)"
+    )
