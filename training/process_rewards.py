@@ -20,144 +20,158 @@ SMALLEST_SPREAD = 1e-4
 """Added to a spread before dividing by it, as TRL does: equal rewards give advantages of 0."""
 
 
-def aggregate(scores: Sequence[float], how: Aggregation) -> float:
-    """One number for a solution's chunk scores (each 0..1); 0 without chunks, whatever ``how`` is.
+def aggregate(scores: Sequence[float | None], aggregation: Aggregation) -> float:
+    """One number for a solution's chunk scores; chunks without a score are passed over, and 0 if none has one.
 
     ``sum`` grows with the number of chunks and so invites more of them; ``min`` is the worst chunk.
     """
-    if not scores:
+    known = [score for score in scores if score is not None]
+    if not known:
         return 0.0
-    if how == "sum":
-        return math.fsum(scores)
-    return math.fsum(scores) / len(scores) if how == "mean" else min(scores)
-
-
-def trajectory_reward(
-    scores: Sequence[float],
-    outcome: float,
-    *,
-    how: Aggregation = "mean",
-    outcome_weight: float = 0.5,
-    penalty: float = 0.0,
-) -> float:
-    """(1 − w)·process + w·outcome − penalty for one solution; w is ``outcome_weight``, the outcome 1 or 0.
-
-    Raises InputError for a weight outside 0..1.
-    """
-    if not 0 <= outcome_weight <= 1:
-        raise InputError(f"outcome_weight is {outcome_weight}; it lies between 0 and 1")
-    return (1 - outcome_weight) * aggregate(scores, how) + outcome_weight * outcome - penalty
+    if aggregation == "sum":
+        return math.fsum(known)
+    return _mean(known) if aggregation == "mean" else min(known)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A solution with its chunk scores, its outcome (1 or 0) and what it pays: a chunk each, and as a whole."""
+    """A solution: a score a chunk (0..1; None where the judge could not read it), its outcome (1 or 0), and what it
+    pays: ``chunk_penalties`` one a chunk (or empty), ``penalty`` for the whole."""
 
-    scores: tuple[float, ...]
+    scores: tuple[float | None, ...]
     outcome: float
     chunk_penalties: tuple[float, ...] = ()
     penalty: float = 0.0
 
-    @property
-    def paid(self) -> float:
-        """All of its penalties together."""
-        return math.fsum(self.chunk_penalties) + self.penalty
+
+def trajectory_reward(solution: Scored, *, aggregation: Aggregation, outcome_weight: float) -> float:
+    """(1 − w)·process + w·outcome − all penalties; w is ``outcome_weight``.
+
+    Raises InputError for a weight outside 0..1.
+    """
+    _check(outcome_weight)
+    process = aggregate(solution.scores, aggregation)
+    paid = math.fsum(solution.chunk_penalties) + solution.penalty
+    return (1 - outcome_weight) * process + outcome_weight * solution.outcome - paid
+
+
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """How much better than its group each solution is: (reward − mean) / spread (GRPO, 2402.03300; as TRL does it).
+
+    The spread is the sample standard deviation (n − 1); equal rewards and a group of one give 0.
+    """
+    if len(rewards) < 2:
+        return [0.0] * len(rewards)
+    mean = _mean(rewards)
+    spread = math.sqrt(math.fsum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
+    return [(reward - mean) / (spread + SMALLEST_SPREAD) for reward in rewards]
 
 
 @dataclass(frozen=True)
-class Advantages:
-    """How much better than its group each chunk is, and what lies behind the last chunk (``tail``: the answer)."""
+class ChunkAdvantages:
+    """An advantage a chunk, and that of what lies behind the last one (``tail``: the boxed answer)."""
 
     chunks: tuple[float, ...]
     tail: float
 
 
 def chunk_advantages(
-    group: Sequence[Scored],
-    *,
-    outcome_weight: float = 0.5,
-    baseline: Baseline = "group",
-    scale: bool = True,
-) -> list[Advantages]:
+    group: Sequence[Scored], *, outcome_weight: float, baseline: Baseline = "group", scale: bool = True
+) -> list[ChunkAdvantages]:
     """An advantage a chunk for solutions of one problem.
 
-    A chunk's reward is (1 − w)·score − its penalty, less a baseline: the mean over all chunks of the group, or over
-    the group's chunks at the same ``position``. Every token of a solution shares w·outcome − penalty, less the
-    group's mean; that is all the tail gets. With ``scale`` everything is divided by the root mean square of the
-    group's chunk advantages. Raises InputError for a weight outside 0..1.
+    A chunk's reward is (1 − w)·score − its penalty, less the baseline (``chunk_baselines``); a chunk without a score
+    gets none of that. All tokens of a solution share w·outcome − penalty, less the group's mean, which is also what the
+    tail gets. With ``scale`` everything is divided by the root mean square of the group's chunk advantages.
+    Raises InputError for a weight outside 0..1.
     """
-    if not 0 <= outcome_weight <= 1:
-        raise InputError(f"outcome_weight is {outcome_weight}; it lies between 0 and 1")
+    _check(outcome_weight)
     wholes = [outcome_weight * solution.outcome - solution.penalty for solution in group]
     tails = [whole - _mean(wholes) for whole in wholes]
-    chunks = [_chunk_rewards(solution, outcome_weight) for solution in group]
-    means = _baselines(chunks, baseline)
+    rewards = [chunk_rewards(solution, outcome_weight) for solution in group]
+    means = chunk_baselines(rewards, baseline)
     advantages = [
-        [reward - means[place] + tail for place, reward in enumerate(rewards)]
-        for rewards, tail in zip(chunks, tails, strict=True)
+        [tail if reward is None else reward - mean + tail for reward, mean in zip(row, means, strict=False)]
+        for row, tail in zip(rewards, tails, strict=True)
     ]
     spread = 1.0
     if scale:
-        everything = [a for row in advantages for a in row] or tails
-        spread = math.sqrt(_mean([a * a for a in everything])) + SMALLEST_SPREAD
+        squares = [a * a for row in advantages for a in row] or [tail * tail for tail in tails]
+        spread = math.sqrt(_mean(squares)) + SMALLEST_SPREAD
     return [
-        Advantages(tuple(a / spread for a in row), tail / spread)
+        ChunkAdvantages(tuple(a / spread for a in row), tail / spread)
         for row, tail in zip(advantages, tails, strict=True)
     ]
 
 
-def _chunk_rewards(solution: Scored, outcome_weight: float) -> list[float]:
+def chunk_rewards(solution: Scored, outcome_weight: float) -> tuple[float | None, ...]:
+    """What each chunk is paid by itself: (1 − w)·score − its penalty; None without a score."""
     penalties = solution.chunk_penalties or (0.0,) * len(solution.scores)
-    return [
-        (1 - outcome_weight) * score - penalty
+    return tuple(
+        None if score is None else (1 - outcome_weight) * score - penalty
         for score, penalty in zip(solution.scores, penalties, strict=True)
-    ]
+    )
 
 
-def _baselines(chunks: Sequence[Sequence[float]], baseline: Baseline) -> list[float]:
-    """The number that is taken off at each position."""
-    longest = max((len(rewards) for rewards in chunks), default=0)
+def chunk_baselines(rewards: Sequence[Sequence[float | None]], baseline: Baseline) -> list[float]:
+    """What is taken off a chunk's reward, for each position: the mean over all chunks of the ``group``, or over its
+    chunks at that ``position``."""
+    longest = max((len(row) for row in rewards), default=0)
     if baseline == "group":
-        return [_mean([reward for rewards in chunks for reward in rewards])] * longest
-    return [_mean([rewards[place] for rewards in chunks if place < len(rewards)]) for place in range(longest)]
+        return [_mean([reward for row in rewards for reward in row if reward is not None])] * longest
+    columns = ([row[place] for row in rewards if place < len(row)] for place in range(longest))
+    return [_mean([reward for reward in column if reward is not None]) for column in columns]
 
 
 def _mean(numbers: Sequence[float]) -> float:
     return math.fsum(numbers) / len(numbers) if numbers else 0.0
 
 
-@dataclass(frozen=True)
-class Rewards:
-    """One solution's rewards where they fall, one number a chunk; the sums are what the solution gets in all."""
+def _check(outcome_weight: float) -> None:
+    if not 0 <= outcome_weight <= 1:
+        raise InputError(f"outcome_weight is {outcome_weight}; it lies between 0 and 1")
 
-    sparse: tuple[float, ...]
-    dense: tuple[float, ...]
-    sparse_total: float
-    dense_total: float
+
+@dataclass(frozen=True)
+class RewardComparison:
+    """The same group of solutions under three rewards; one entry a solution, and where it says so one a chunk.
+
+    Sparse: ``outcome_rewards`` and their ``outcome_advantages``. Dense at trajectory level: ``process_rewards``
+    (the aggregate), ``mixed_rewards`` and their ``mixed_advantages``. Dense at step level: ``step_rewards`` a chunk,
+    ``step_baselines`` a position, ``step_advantages`` a chunk and behind the last one.
+    """
+
+    outcome_rewards: tuple[float, ...]
+    outcome_advantages: tuple[float, ...]
+    process_rewards: tuple[float, ...]
+    mixed_rewards: tuple[float, ...]
+    mixed_advantages: tuple[float, ...]
+    step_rewards: tuple[tuple[float | None, ...], ...]
+    step_baselines: tuple[float, ...]
+    step_advantages: tuple[ChunkAdvantages, ...]
 
 
 def dense_and_sparse(
-    chunk_scores: Sequence[float],
-    outcome: float,
+    group: Sequence[Scored],
     *,
-    how: Aggregation = "mean",
+    aggregation: Aggregation = "mean",
     outcome_weight: float = 0.5,
-) -> Rewards:
-    """The same solution under an outcome reward and under a process reward: which chunk is paid what.
-
-    Sparse: the outcome, all of it at the last chunk. Dense: each chunk its share of (1 − w)·process (``sum``: its score,
-    ``mean``: its score over the number of chunks, ``min``: all of it at the first worst chunk), and w·outcome at
-    the last. Sums are those of ``trajectory_reward``; a solution without chunks has only sums.
-    """
-    n = len(chunk_scores)
-    total = trajectory_reward(chunk_scores, outcome, how=how, outcome_weight=outcome_weight)
-    if not n:
-        return Rewards((), (), float(outcome), total)
-    if how == "min":
-        worst = min(range(n), key=lambda i: chunk_scores[i])
-        shares = [chunk_scores[i] if i == worst else 0.0 for i in range(n)]
-    else:
-        shares = [score / (n if how == "mean" else 1) for score in chunk_scores]
-    dense = [(1 - outcome_weight) * share for share in shares]
-    dense[-1] += outcome_weight * outcome
-    return Rewards((*(0.0,) * (n - 1), float(outcome)), tuple(dense), float(outcome), total)
+    baseline: Baseline = "group",
+) -> RewardComparison:
+    """What outcome rewards and process rewards say of the same solutions of one problem, as the trainer has them."""
+    outcomes = [solution.outcome for solution in group]
+    mixed = [
+        trajectory_reward(solution, aggregation=aggregation, outcome_weight=outcome_weight)
+        for solution in group
+    ]
+    steps = [chunk_rewards(solution, outcome_weight) for solution in group]
+    return RewardComparison(
+        outcome_rewards=tuple(outcomes),
+        outcome_advantages=tuple(group_advantages(outcomes)),
+        process_rewards=tuple(aggregate(solution.scores, aggregation) for solution in group),
+        mixed_rewards=tuple(mixed),
+        mixed_advantages=tuple(group_advantages(mixed)),
+        step_rewards=tuple(steps),
+        step_baselines=tuple(chunk_baselines(steps, baseline)),
+        step_advantages=tuple(chunk_advantages(group, outcome_weight=outcome_weight, baseline=baseline)),
+    )
