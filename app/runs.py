@@ -10,16 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from app.kinds import kind_of, resolve_recipe
+from app.processes import log_path
 from app.settings import Settings
-from app.worker import Worker, log_path
+from app.worker import Worker
 from db.rows import RunRow
 from db.store import Store
-from engine.checkpoints import check_name, resolve_checkpoint
-from engine.errors import RunError
-from engine.judge import load_prompt
-from engine.labels import parse_rule
-from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, Selection
-from training.jobs import TrainJudgeRecipe
+from engine.recipes import Recipe
 
 ENDED = ("done", "failed", "stopped", "stalled")
 FOLLOW_S = 0.5
@@ -38,17 +34,7 @@ class Forecast:
 
 def check_recipe(settings: Settings, recipe: Recipe) -> None:
     """Refuse before queueing what cannot work: unknown checkpoint, prompt, rule. Raises StepWiserError."""
-    if isinstance(recipe, TrainJudgeRecipe):
-        resolve_checkpoint(recipe.base, settings.home)
-        if recipe.name is not None:
-            check_name(recipe.name)
-        parse_rule(recipe.labels.rule)
-    elif isinstance(recipe, SampleRecipe | RolloutRecipe | JudgeRecipe):
-        resolve_checkpoint(recipe.llm.checkpoint, settings.home)
-    if isinstance(recipe, SampleRecipe | RolloutRecipe):
-        load_prompt(recipe.prompt, needs=("problem",))
-    elif isinstance(recipe, JudgeRecipe | TrainJudgeRecipe):
-        load_prompt(recipe.prompt)
+    recipe.check(settings.home)
 
 
 def queue_run(store: Store, kind: str, data: dict[str, Any], actor: str, settings: Settings) -> int:
@@ -61,7 +47,7 @@ def queue_run(store: Store, kind: str, data: dict[str, Any], actor: str, setting
 def forecast(store: Store, kind: str, recipe: Recipe) -> Forecast:
     """How much a recipe asks for, and how long that takes at the rate of the last such run."""
     unit = kind_of(kind).unit
-    count = _count(store, recipe)
+    count = kind_of(kind).count(store, recipe)
     rate = _last_rate(store, kind, unit)
     seconds = count / rate if rate else None
     if seconds is None:
@@ -77,25 +63,6 @@ def _last_rate(store: Store, kind: str, unit: str) -> float | None:
         if rate := run.result.get(f"{unit}_per_s") or run.rate:
             return float(rate)
     return None
-
-
-def _count(store: Store, recipe: Recipe) -> int:
-    """Units of work, upper bound: what is stored already is not drawn again."""
-    if isinstance(recipe, SampleRecipe):
-        problems = recipe.generate.count if recipe.generate else store.count_problems(recipe.dataset)
-        return min(problems, recipe.limit or problems) * recipe.n
-    if isinstance(recipe, RolloutRecipe):
-        trajectories, chunks = _selected(store, recipe.select)
-        return max(0, chunks - trajectories) * recipe.m
-    if isinstance(recipe, JudgeRecipe):
-        return _selected(store, recipe.select)[1] * recipe.k
-    if isinstance(recipe, TrainJudgeRecipe):
-        return recipe.grpo.steps
-    raise RunError(f"no forecast for a run of kind {recipe.kind!r}")
-
-
-def _selected(store: Store, select: Selection) -> tuple[int, int]:
-    return store.count_selection(**select.model_dump())
 
 
 def duration(seconds: float) -> str:

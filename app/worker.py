@@ -9,40 +9,21 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 import psutil
 
 from app.kinds import kind_of, resolve_recipe
+from app.processes import Child, pass_stop_on, reap, start_process
 from app.settings import Settings, get_settings
 from app.store import open_store
 from db.store import Store
 from engine.runs import RunContext, execute
 
-MODULE = "app.worker"
-"""What a run's own process executes."""
 POLL_S = 0.5
-STOP_GRACE_S = 90.0
-
-
-def log_path(settings: Settings, run_id: int) -> Path:
-    return settings.logs / f"run-{run_id}.log"
-
-
-@dataclass
-class Child:
-    """A run's process and since when it was asked to stop (monotonic seconds)."""
-
-    run_id: int
-    process: subprocess.Popen[bytes]
-    stop_since: float | None = None
 
 
 class Worker:
@@ -82,43 +63,15 @@ class Worker:
         run = self.store.claim_next(pid=os.getpid())
         if run is None:
             return
-        self.settings.logs.mkdir(parents=True, exist_ok=True)
-        with log_path(self.settings, run.id).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, "run", str(run.id), str(run.attempt)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=os.environ | {"STEPWISER_HOME": str(self.settings.home)},
-            )
-        self.child = Child(run.id, process)
+        self.child = start_process(self.settings, run)
 
     def _pass_stop_on(self, child: Child) -> None:
-        if not (self.ending or self.store.run(child.run_id).stop_requested):
-            return
-        now = time.monotonic()
-        if child.stop_since is None:
-            child.stop_since = now
-            child.process.send_signal(signal.SIGTERM)
-        elif now - child.stop_since > STOP_GRACE_S:
-            os.killpg(child.process.pid, signal.SIGKILL)
+        if self.ending or self.store.run(child.run_id).stop_requested:
+            pass_stop_on(child)
 
     def _reap(self) -> None:
-        if self.child is None or self.child.process.poll() is None:
-            return
-        with suppress(ProcessLookupError):  # what a killed run left behind: graders, dataloaders
-            os.killpg(self.child.process.pid, signal.SIGKILL)
-        run, code = self.store.run(self.child.run_id), self.child.process.returncode
-        if run.status in ("running", "stalled"):
-            where = log_path(self.settings, run.id)
-            status = "stopped" if self.child.stop_since is not None else "failed"
-            self.store.finish_run(
-                run.id,
-                status,
-                error=f"its process ended with code {code} before it could say why; see {where}",
-            )
-        self.child = None
+        if self.child is not None and reap(self.store, self.settings, self.child):
+            self.child = None
 
 
 def run_one(run_id: int, attempt: int) -> int:

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import app.kinds
+import app.processes
 import app.worker
 from engine.errors import RecipeError
 
@@ -40,7 +41,7 @@ def main() -> int:
     for name, function in FUNCTIONS.items():
         kind = app.kinds.KINDS[name]
         app.kinds.KINDS[name] = dataclasses.replace(kind, function=f"tests.slow_worker:{function}")
-    app.worker.MODULE = "tests.slow_worker"
+    app.processes.MODULE = "tests.slow_worker"
     return app.worker.main(sys.argv[1:])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 import yaml
 
+from app.processes import log_path
 from app.settings import get_settings
 from app.widgets.access import get_store
 from app.widgets.charts import CONFIG, curve
@@ -20,7 +21,6 @@ from app.widgets.live import live
 from app.widgets.run_words import ALIVE, amount_text, kind_title, rate_text, share, shown_status, what_happens
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago, lasting, stamp
-from app.worker import log_path
 from db.errors import NotFoundError, StoreError
 from db.rows import MetricRow, RunRow
 
