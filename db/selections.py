@@ -70,6 +70,13 @@ class SelectionStore(StagesStore):
             trajectories, chunks = db.execute(query).one()
             return int(trajectories), int(chunks)
 
+    def selection_ids(self, **where: Any) -> list[tuple[int, int]]:
+        """(trajectory id, problem id) of a selection, ascending: its texts stay in the store."""
+        chosen = _selected(**where).subquery()
+        query = select(Trajectory.id, Trajectory.problem_id).join(chosen, chosen.c.id == Trajectory.id)
+        with self.read() as db:
+            return [(row.id, row.problem_id) for row in db.execute(query.order_by(Trajectory.id))]
+
     def iterate_trajectories(self, *, batch: int, **where: Any) -> Iterator[list[StageTrajectory]]:
         """Whole trajectories of a selection, ascending by id, ``batch`` at a time; no session stays open between."""
         with self.read() as db:
