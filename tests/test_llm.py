@@ -6,6 +6,7 @@ The vLLM door serves a tiny Llama with random weights: what it writes is noise, 
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Completion, Request, Sampling
 from engine.llm.checkpoint import CheckpointInfo
 from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
+from engine.llm.tokens import Tokens
 from tests.tiny_llama import make_tiny_llama
 
 CONTEXT = 512
@@ -234,6 +236,61 @@ def test_nothing_is_pulled_before_the_first_answer_is_asked_for(door: LLM) -> No
 
 def test_no_requests_no_answers(door: LLM) -> None:
     assert list(door.stream([])) == []
+
+
+# Scores of tokens
+
+
+def test_scores_are_log_probabilities_of_the_tokens_asked_for_in_that_order(door: LLM) -> None:
+    ids = tuple(door.encode("cdefghijk+-")[1:])
+    requests = [Request(str(i), prompt(door, 12, salt=i), 1 + i % 3, i, SHORT, ids) for i in range(40)]
+    answers = by_id(door.stream(requests))
+    for request in requests:
+        for completion in answers[request.id]:
+            assert len(completion.scores) == len(ids)
+            assert all(score <= 0 for score in completion.scores)
+            assert sum(math.exp(score) for score in completion.scores) <= 1 + 1e-6
+            assert completion.scores == answers[request.id][0].scores, "they do not depend on the draw"
+    back = by_id(door.stream([replace(r, scored=ids[::-1], n=1) for r in requests[::-1]]))
+    for request in requests:
+        assert back[request.id][0].scores[::-1] == pytest.approx(answers[request.id][0].scores, abs=2e-2)
+
+
+def test_asking_for_scores_changes_no_draw_and_others_get_none(door: LLM) -> None:
+    ids = tuple(door.encode("+-")[1:])
+    plain = mixed(door, 40)
+    some = [replace(r, scored=ids) if i % 2 else r for i, r in enumerate(plain)]
+    answers = by_id(door.stream(some))
+    assert {key: texts(a) for key, a in answers.items()} == {
+        key: texts(a) for key, a in by_id(door.stream(plain)).items()
+    }
+    assert [len(answers[r.id][0].scores) for r in some[:4]] == [0, 2, 0, 2]
+
+
+def test_tokens_that_cannot_be_scored_are_named(door: LLM) -> None:
+    one = Request("odd", prompt(door, 9), 2, 4, SHORT, (5, 10**7))
+    many = Request("many", prompt(door, 9), 1, 4, SHORT, tuple(range(5)) * 26)
+    answers = by_id(door.stream([one, many]))
+    assert all("token id 10000000 is outside" in (c.error or "") for c in answers["odd"])
+    assert "130 scored tokens; ask for 128" in (answers["many"][0].error or "")
+
+
+@pytest.mark.vllm
+def test_vllm_scores_are_what_transformers_computes(vllm_door: Any) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(vllm_door._llm.model_config.model, dtype=torch.bfloat16)
+    plus, minus = vllm_door.encode("+-")[1:]
+    for salt in range(12):
+        ids = prompt(vllm_door, 12 + 3 * salt, salt=salt)
+        request = Request("one", ids, 1, 0, Sampling(temperature=0, max_tokens=1), (plus, minus))
+        ((answer,),) = vllm_door.stream([request])
+        with torch.inference_mode():
+            logits = model(torch.tensor([ids])).logits[0, -1].float()
+        wanted = logits.log_softmax(-1)[[plus, minus]]
+        # Both round logits to bfloat16, in different places: a float32 door is held to 1e-3 in test_discriminative.
+        assert list(answer.scores) == pytest.approx(wanted.tolist(), abs=0.1)
 
 
 # Closing early
@@ -453,14 +510,12 @@ def test_tags_are_text_even_where_a_tokenizer_calls_them_special(tmp_path: Path)
 
 
 def test_a_tokenizer_that_closes_every_text_does_not_close_a_prompt() -> None:
-    from engine.llm.vllm import VLLMDoor
-
     def encode(text: str, add_special_tokens: bool = True) -> list[int]:
         plain = [ord(letter) for letter in text]
         return [1, *plain, 2] if add_special_tokens else plain
 
-    owner = SimpleNamespace(_tokenizer=SimpleNamespace(encode=encode, eos_token_id=2))
-    assert VLLMDoor.encode(owner, "ab") == [1, 97, 98]  # type: ignore[arg-type]
+    tokens = Tokens(SimpleNamespace(encode=encode, eos_token_id=2), "closing")
+    assert tokens.encode("ab") == [1, 97, 98]
 
 
 def test_vllm_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

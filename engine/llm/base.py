@@ -21,6 +21,9 @@ FinishReason = Literal["stop", "length", "error"]
 TAGS = ("<chunk>", "</chunk>")
 """Kept in decoded text even where a tokenizer calls them special."""
 
+MOST_SCORED = 128
+"""Token ids whose log-probability one request may ask for: vLLM's limit."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -58,7 +61,8 @@ class Sampling:
 class Request:
     """``n`` draws from one prompt. Draw i of the request uses seed ``seed + i``.
 
-    ``id`` is the caller's own and need not be unique. Raises LLMError for an impossible ``n`` or ``seed``.
+    ``id`` is the caller's own and need not be unique. ``scored`` are token ids whose probability as the first new
+    token is wanted, at most 128; asking changes no draw. Raises LLMError for an impossible ``n`` or ``seed``.
     """
 
     id: str
@@ -66,6 +70,7 @@ class Request:
     n: int
     seed: int
     sampling: Sampling
+    scored: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.seed < 0 or self.seed + self.n > 2**63:
@@ -80,6 +85,8 @@ class Completion:
     """One finished draw. ``index`` is 0..n-1 within its request; ``error`` is set only for finish reason ``error``.
 
     ``token_ids`` are all tokens drawn, an end token included; ``text`` is their text, end token left out.
+    ``scores``: the natural log-probability of each of the request's ``scored`` tokens as the first new token, in that
+    order, at temperature 1 over the whole vocabulary; empty where none were asked for.
     """
 
     request_id: str
@@ -89,6 +96,7 @@ class Completion:
     finish_reason: FinishReason
     error: str | None = None
     too_long: bool = False
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,12 +158,17 @@ def refusal(request: Request, context: int, vocabulary: int) -> list[Completion]
         return refused(request, f"request {request.id!r}: the prompt is empty; give it at least one token")
     if len(ids) >= context:
         return refused(request, str(PromptTooLongError(request.id, len(ids), context)), too_long=True)
-    low, high = min(ids), max(ids)
+    low, high = min((*ids, *request.scored)), max((*ids, *request.scored))
     if low < 0 or high >= vocabulary:
         return refused(
             request,
             f"request {request.id!r}: token id {low if low < 0 else high} is outside the vocabulary "
             f"of {vocabulary} tokens; encode the prompt with this checkpoint's tokenizer",
+        )
+    if len(request.scored) > MOST_SCORED:
+        return refused(
+            request,
+            f"request {request.id!r}: {len(request.scored)} scored tokens; ask for {MOST_SCORED} at most",
         )
     return None
 

@@ -7,6 +7,7 @@ a tokenizer of its own, and can finish requests in any order and fail on demand.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Self
 
@@ -19,6 +20,9 @@ Script = Callable[[str, int], str]
 Order = Callable[[Sequence[Request]], int]
 """Requests in flight, oldest first → which of them finishes next."""
 
+Scorer = Callable[[str, str], float]
+"""(prompt text, text of a token) → its log-probability as the next token."""
+
 PAD, BEGIN, END = 0, 1, 2
 # Tokens of several characters, as real vocabularies have them: a stop string may end inside one.
 PIECES = (*TAGS, "\n\n", "ab", "12")
@@ -28,6 +32,11 @@ VOCABULARY = FIRST_CHARACTER + 0x110000
 
 def oldest_first(flying: Sequence[Request]) -> int:
     return 0
+
+
+def uniform(prompt: str, token: str) -> float:
+    """Every token of the vocabulary is as likely as any other."""
+    return -math.log(VOCABULARY)
 
 
 def newest_first(flying: Sequence[Request]) -> int:
@@ -49,7 +58,8 @@ class ScriptedLLM:
 
     ``context`` and ``in_flight`` are as in any door. ``fail`` returns a message for a request that shall end with
     finish reason ``error``, else None. After ``crash_after`` served requests the whole door raises LLMError, as an
-    engine that died would. ``served`` and ``aborted`` list request ids, for tests to look at.
+    engine that died would. ``score`` gives the log-probabilities of tokens that a request wants scored. ``served``
+    and ``aborted`` list request ids, for tests to look at.
     """
 
     def __init__(
@@ -62,8 +72,10 @@ class ScriptedLLM:
         order: Order = oldest_first,
         fail: Callable[[Request], str | None] | None = None,
         crash_after: int | None = None,
+        score: Scorer = uniform,
     ):
         self._script, self._order, self._fail, self._crash_after = script, order, fail, crash_after
+        self._score = score
         self._streaming = self._closed = False
         self.in_flight = in_flight
         self.served: list[str] = []
@@ -129,13 +141,14 @@ class ScriptedLLM:
         sampling = request.sampling
         seed = request.seed + index if sampling.temperature > 0 else 0
         tokens = [*_tokens(self._script(prompt, seed)), END]
+        scores = tuple(self._score(prompt, _text(token)) for token in request.scored)
         room = min(sampling.max_tokens, self.info.context - len(request.prompt_token_ids))
         text = ""
         for count, token in enumerate(tokens[:room], start=1):
             text += _text(token)
             if token == END or any(stop in text for stop in sampling.stop):
-                return Completion(request.id, index, text, tuple(tokens[:count]), "stop")
-        return Completion(request.id, index, text, tuple(tokens[:room]), "length")
+                return Completion(request.id, index, text, tuple(tokens[:count]), "stop", scores=scores)
+        return Completion(request.id, index, text, tuple(tokens[:room]), "length", scores=scores)
 
     def close(self) -> None:
         self._closed = True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engine.errors import CheckpointError, LLMError
 from engine.llm.base import TAGS, Completion, LLMInfo, Request, refusal, refused
 from engine.llm.checkpoint import CheckpointInfo
+from engine.llm.tokens import Tokens
 
 if TYPE_CHECKING:
     from engine.llm import LLMSpec
@@ -49,6 +50,7 @@ class VLLMDoor:
         config = self._llm.llm_engine.vllm_config
         self._vocabulary = config.model_config.get_vocab_size()
         self._tokenizer = self._llm.get_tokenizer()
+        self._tokens = Tokens(self._tokenizer, spec.name or checkpoint.path.resolve().name)
         self._left_out, self._tags_are_special = _special_ids(self._tokenizer)
         self.in_flight = spec.max_num_seqs
         self.info = LLMInfo(
@@ -60,23 +62,11 @@ class VLLMDoor:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain-text prompt, with the begin token if the tokenizer has one."""
-        ids: list[int] = self._tokenizer.encode(text)
-        plain: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        # A tokenizer that closes every text with an end token would make the LLM answer after the end.
-        ends = len(ids) > len(plain) and ids[-1] == self._tokenizer.eos_token_id and ids[-1:] != plain[-1:]
-        return ids[:-1] if ends else ids
+        return self._tokens.encode(text)
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Token ids of a chat prompt, generation prompt added. Raises LLMError without a chat template."""
-        if not self._tokenizer.chat_template:
-            raise LLMError(f"{self.info.name}: the tokenizer has no chat template; use a plain-text prompt")
-        try:
-            ids = self._tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
-            )
-        except Exception as error:
-            raise LLMError(f"{self.info.name}: the chat template refuses these messages: {error}") from error
-        return list(ids)
+        return self._tokens.encode_chat(messages)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out, tags kept."""
@@ -146,6 +136,7 @@ class VLLMDoor:
             detokenize=bool(sampling.stop),
             skip_special_tokens=not self._tags_are_special,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            logprob_token_ids=list(request.scored) or None,
         )
         try:
             engine.add_request(key, {"prompt_token_ids": list(request.prompt_token_ids)}, params)
@@ -168,7 +159,9 @@ class VLLMDoor:
     def _completion(self, request: Request, index: int, output: Any) -> Completion:
         ids = tuple(output.token_ids)
         if output.finish_reason in ("stop", "length"):
-            return Completion(request.id, index, self.decode(ids), ids, output.finish_reason)
+            first = output.logprobs[0] if request.scored else {}
+            scores = tuple(first[token].logprob for token in request.scored)
+            return Completion(request.id, index, self.decode(ids), ids, output.finish_reason, scores=scores)
         reason = f"request {request.id!r}: vLLM ended draw {index} with {output.finish_reason!r}"
         return Completion(request.id, index, self.decode(ids), ids, "error", reason)
 
