@@ -249,6 +249,7 @@ class RunRow:
     attempt: int
     pid: int | None
     parent_id: int | None
+    name: str | None
     created_at: datetime
     started_at: datetime | None
     heartbeat_at: datetime | None

@@ -27,13 +27,21 @@ _WRITTEN = {"trajectories": Trajectory.run_id, "rollouts": Rollout.run_id, "judg
 class RunsStore(StoreBase):
     """Every change of a run's state is one transaction that looks at the state it changes."""
 
-    def create_run(self, kind: str, recipe: dict[str, Any], actor: str, parent_id: int | None = None) -> int:
+    def create_run(
+        self,
+        kind: str,
+        recipe: dict[str, Any],
+        actor: str,
+        parent_id: int | None = None,
+        name: str | None = None,
+    ) -> int:
         """Queue a run; ``recipe`` is resolved (every field with its value). Returns its id.
 
-        With ``parent_id`` it is a part of that run, which starts it by ``claim_child``: the worker does not.
+        With ``parent_id`` it is a part of that run, which starts it by ``claim_child``: the worker does not; ``name``
+        says which part.
         """
         with self.write() as db:
-            return _insert_run(db, kind=kind, recipe=recipe, actor=actor, parent_id=parent_id)
+            return _insert_run(db, kind=kind, recipe=recipe, actor=actor, parent_id=parent_id, name=name)
 
     def start_run(self, kind: str, recipe: dict[str, Any], actor: str, pid: int) -> int:
         """A run that its own caller works on right now (an import from the command line). Returns its id."""

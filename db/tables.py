@@ -43,6 +43,7 @@ RUN_KINDS = (
     "evaluate-policy",
     "search",
     "loop",
+    "lab",
 )
 
 
@@ -88,6 +89,8 @@ class Run(Base):
     pid: Mapped[int | None]
     parent_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"), index=True)
     """The run that made this one as a part of itself (a loop's round); the worker leaves such a run to its parent."""
+    name: Mapped[str | None] = mapped_column(String(200))
+    """Which part of its parent's plan it is."""
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

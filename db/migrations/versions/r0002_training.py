@@ -11,6 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("judgments", sa.Column("score", sa.Double(), nullable=True))
+    op.add_column("runs", sa.Column("name", sa.String(length=200), nullable=True))
     with op.batch_alter_table("runs") as runs:
         runs.add_column(sa.Column("parent_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True))
         runs.create_foreign_key(op.f("fk_runs_parent_id"), "runs", ["parent_id"], ["id"])
