@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from db.errors import RunStateError, StoreError
+from db.rows import NewRunSample
 from db.store import Store
 from engine.errors import StepWiserError
 from engine.recipes import Recipe
@@ -39,7 +40,11 @@ def installed_versions() -> dict[str, str]:
 
 @dataclass
 class RunContext(Generic[R]):
-    """What a stage gets: the store, its recipe, and how to report. One per process."""
+    """What a stage gets: the store, its recipe, and how to report. One per process.
+
+    ``main`` is False in the further processes of a run that trains in several: they write nothing, and are asked to
+    stop by the first.
+    """
 
     store: Store
     run_id: int
@@ -49,6 +54,7 @@ class RunContext(Generic[R]):
     actor: str
     result: dict[str, Any] = field(default_factory=dict)
     resumed: bool = False
+    main: bool = True
     _done: int = 0
     _total: int | None = None
     _unit: str = ""
@@ -70,6 +76,8 @@ class RunContext(Generic[R]):
 
     def log(self, message: str) -> None:
         """One line of the run's log (its process's standard output goes there). Untrusted text stays on its line."""
+        if not self.main:
+            return
         line = message.replace("\r", "\\r").replace("\n", "\n    ")
         print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", flush=True)
 
@@ -79,14 +87,29 @@ class RunContext(Generic[R]):
             self._done, self._total, self._unit, self._message = done, total, unit, message
 
     def metric(self, name: str, step: int, value: float) -> None:
-        self.store.add_metrics(self.run_id, [(name, step, float(value))])
+        self.metrics(step, {name: value})
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Store the numbers of one step in one transaction."""
+        if self.main and values:
+            rows = [(name, step, float(value)) for name, value in values.items()]
+            self.store.add_metrics(self.run_id, rows)
+
+    def samples(self, step: int, rows: Sequence[NewRunSample]) -> None:
+        """Store completions drawn in training, for people to read."""
+        if self.main and rows:
+            self.store.add_run_samples(self.run_id, step, rows)
 
     def facts(self, prompt_hashes: dict[str, str]) -> None:
         """Store what the run depends on: versions of the libraries and hashes of the prompts."""
+        if not self.main:
+            return
         self.store.set_run_facts(self.run_id, versions=installed_versions(), prompt_hashes=prompt_hashes)
 
     def beat(self) -> None:
         """Write the heartbeat and read whether a stop was asked for."""
+        if not self.main:
+            return
         with self._lock:
             done, total, unit, message = self._done, self._total, self._unit, self._message
         if self.store.heartbeat(
@@ -129,6 +152,10 @@ def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, An
     finally:
         ended.set()
         beats.join(timeout=5)
+    if not ctx.main:  # the first process says how the run ended
+        if error:
+            print(f"a process beside the first failed: {error}", flush=True)
+        return status
     if error:
         ctx.log(f"failed: {error}")
     ctx.beat()

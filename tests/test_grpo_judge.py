@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ from engine.llm.checkpoint import check_checkpoint
 from engine.recipes import read_recipe, resolve
 from engine.runs import RunContext
 from tests.labelled_store import store_with
+from tests.run_context import Context
 from tests.tiny_llama import make_tiny_llama
 from training.callbacks import kept_metrics, last_checkpoint
 from training.grpo_judge import build_trainer, data_order, train
@@ -25,48 +25,6 @@ from training.held_out import score
 from training.jobs import TrainJudgeRecipe
 from training.sets import Example, TrainingSet, write_set
 from training.workspace import own_folder
-
-
-@dataclass
-class Context:
-    """What a run gives its function, kept in memory; ``stop_at``: a stop is asked for during that step."""
-
-    recipe: TrainJudgeRecipe
-    home: Path
-    run_id: int = 1
-    stop_at: int = 10**9
-    stopping: bool = False
-    store: Any = field(
-        default_factory=lambda: SimpleNamespace(run=lambda run_id: SimpleNamespace(uid=f"uid-{run_id}"))
-    )
-    metrics: dict[tuple[str, int], float] = field(default_factory=dict)
-    messages: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    facts_: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def seed(self) -> int:
-        return self.recipe.seed
-
-    def log(self, message: str) -> None:
-        self.lines.append(message)
-
-    def progress(self, done: int, total: int | None, unit: str, message: str = "") -> None:
-        self.messages.append(f"{done}/{total} {unit} {message}")
-        self.stopping = self.stopping or done >= self.stop_at
-
-    def metric(self, name: str, step: int, value: float) -> None:
-        self.metrics.setdefault((name, step), value)  # as the store does: what is there stays
-
-    def facts(self, prompt_hashes: dict[str, str]) -> None:
-        self.facts_ |= prompt_hashes
-
-    def curve(self, name: str) -> list[float]:
-        return [
-            value
-            for (metric, _), value in sorted(self.metrics.items(), key=lambda m: m[0][1])
-            if metric == name
-        ]
 
 
 @pytest.fixture(scope="session")
@@ -250,7 +208,7 @@ def test_a_diverging_loss_ends_the_run_and_names_the_last_good_checkpoint(tmp_pa
     poison(tmp_path / "runs" / "1" / "trainer" / "checkpoint-4")
     with pytest.raises(TrainingError, match=r"(loss|grad_norm) became nan at step 6; .*checkpoint-4"):
         train(ctx)
-    assert any(math.isnan(value) for (_, step), value in ctx.metrics.items() if step == 6)
+    assert any(math.isnan(value) for (_, step), value in ctx.values.items() if step == 6)
     assert not (tmp_path / "checkpoints" / "run-1").exists()
 
 

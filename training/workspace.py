@@ -47,12 +47,22 @@ def own_folder(ctx: RunContext[Any], uid: str) -> Path:
 
 
 def save_model(trained: Path, base: Path, folder: Path) -> None:
-    """The trainer's weights as bfloat16 safetensors, with the base's tokenizer and generation config, in ``folder``."""
+    """The trainer's weights as bfloat16 safetensors, with the base's tokenizer and generation config, in ``folder``.
+
+    An adapter (LoRA) is added to the base's weights in float32 first, so that the checkpoint stands alone.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     shutil.rmtree(folder, ignore_errors=True)
-    AutoModelForCausalLM.from_pretrained(trained, dtype=torch.bfloat16).save_pretrained(folder)
+    if (trained / "adapter_config.json").is_file():
+        from peft import PeftModel
+
+        whole = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        model: Any = PeftModel.from_pretrained(whole, trained).merge_and_unload().to(torch.bfloat16)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(trained, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(base).save_pretrained(folder)
     if (base / "generation_config.json").is_file():  # the trainer's own carries the sampling of the training
         GenerationConfig.from_pretrained(base).save_pretrained(folder)
