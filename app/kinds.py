@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from db.store import Store
 from engine.errors import RecipeError
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from training.jobs import TrainJudgeRecipe
@@ -21,11 +23,26 @@ class Kind:
     recipe: type[Recipe]
     function: str
     unit: str
-    heavy: bool = True
+    count: Callable[[Store, Any], int]
+    """Units of work that a recipe asks for, an upper bound: what is stored already is not done again."""
 
     def load(self) -> Any:
         module, _, name = self.function.partition(":")
         return getattr(import_module(module), name)
+
+
+def _solutions(store: Store, recipe: SampleRecipe) -> int:
+    problems = recipe.generate.count if recipe.generate else store.count_problems(recipe.dataset)
+    return min(problems, recipe.limit or problems) * recipe.n
+
+
+def _rollouts(store: Store, recipe: RolloutRecipe) -> int:
+    trajectories, chunks = store.count_selection(**recipe.select.model_dump())
+    return max(0, chunks - trajectories) * recipe.m
+
+
+def _judgments(store: Store, recipe: JudgeRecipe) -> int:
+    return store.count_selection(**recipe.select.model_dump())[1] * recipe.k
 
 
 KINDS = {
@@ -38,6 +55,7 @@ KINDS = {
             SampleRecipe,
             "engine.pipeline:sample",
             "solutions",
+            _solutions,
         ),
         Kind(
             "rollout",
@@ -46,6 +64,7 @@ KINDS = {
             RolloutRecipe,
             "engine.pipeline:rollout",
             "rollouts",
+            _rollouts,
         ),
         Kind(
             "judge",
@@ -54,6 +73,7 @@ KINDS = {
             JudgeRecipe,
             "engine.pipeline:judge",
             "judgments",
+            _judgments,
         ),
         Kind(
             "train-judge",
@@ -62,6 +82,7 @@ KINDS = {
             TrainJudgeRecipe,
             "training.jobs:train_judge",
             "steps",
+            lambda store, recipe: recipe.grpo.steps,
         ),
     )
 }

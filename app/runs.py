@@ -32,15 +32,10 @@ class Forecast:
     text: str
 
 
-def check_recipe(settings: Settings, recipe: Recipe) -> None:
-    """Refuse before queueing what cannot work: unknown checkpoint, prompt, rule. Raises StepWiserError."""
-    recipe.check(settings.home)
-
-
 def queue_run(store: Store, kind: str, data: dict[str, Any], actor: str, settings: Settings) -> int:
     """Check the recipe, store it resolved as a queued run, and return the run's id."""
     recipe = resolve_recipe(kind, data)
-    check_recipe(settings, recipe)
+    recipe.check(settings.home)
     return store.create_run(kind, recipe.model_dump(mode="json"), actor)
 
 

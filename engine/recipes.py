@@ -12,7 +12,9 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from engine.checkpoints import resolve_checkpoint
 from engine.errors import RecipeError
+from engine.judge import load_prompt
 from engine.llm import LLMSpec
 from engine.llm.base import Sampling
 
@@ -67,6 +69,9 @@ class Recipe(Part):
     kind: str
     seed: int = Field(0, ge=0, description="Seed of the run")
 
+    def check(self, home: Path) -> None:
+        """Refuse, before anything is queued, names that lead nowhere. Raises StepWiserError."""
+
 
 class SampleRecipe(Recipe):
     """Sample N solutions a problem (design: N = 16, temperature 1.0)."""
@@ -80,6 +85,10 @@ class SampleRecipe(Recipe):
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
 
+    def check(self, home: Path) -> None:
+        resolve_checkpoint(self.llm.checkpoint, home)
+        load_prompt(self.prompt, needs=("problem",))
+
 
 class RolloutRecipe(Recipe):
     """Roll out every prefix of the selected trajectories M times (design: M = 16)."""
@@ -90,6 +99,10 @@ class RolloutRecipe(Recipe):
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
+
+    def check(self, home: Path) -> None:
+        resolve_checkpoint(self.llm.checkpoint, home)
+        load_prompt(self.prompt, needs=("problem",))
 
 
 class JudgeRecipe(Recipe):
@@ -102,6 +115,10 @@ class JudgeRecipe(Recipe):
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
     prompt: str = Field("judge_nano", description="Prompt of the judge, by name")
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=128))
+
+    def check(self, home: Path) -> None:
+        resolve_checkpoint(self.llm.checkpoint, home)
+        load_prompt(self.prompt)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

@@ -5,10 +5,14 @@ Importing this module is light (the pages build forms from the recipes); trl and
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
+from engine.checkpoints import check_name, resolve_checkpoint
+from engine.judge import load_prompt
+from engine.labels import parse_rule
 from engine.recipes import Part, Recipe, Selection
 from training.parts import LabelChoice
 
@@ -69,6 +73,13 @@ class TrainJudgeRecipe(Recipe):
         ge=1,
         description="CPU threads, where there is no GPU; a small model waits for a second more than it gains",
     )
+
+    def check(self, home: Path) -> None:
+        resolve_checkpoint(self.base, home)
+        if self.name is not None:
+            check_name(self.name)
+        parse_rule(self.labels.rule)
+        load_prompt(self.prompt)
 
 
 def train_judge(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, object]:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from app.kinds import KINDS, Kind, resolve_recipe
-from app.runs import check_recipe, forecast, queue_run
+from app.runs import forecast, queue_run
 from app.settings import get_settings
 from app.views.runs_form import Form, title_of
 from app.widgets.access import actor, get_store
@@ -194,7 +194,7 @@ def _checked(form: Form) -> Recipe | None:
     try:
         data = _data(form)
         recipe = resolve_recipe(_kind_in(data), data)
-        check_recipe(get_settings(), recipe)
+        recipe.check(get_settings().home)
     except RecipeError as error:
         _say_wrong(error)
     except StepWiserError as error:
