@@ -1,4 +1,7 @@
-"""The judge kind of run: a judge reads every chunk of every selected trajectory k times; rationale and verdict kept."""
+"""The judge kind of run: a judge reads every chunk of every selected trajectory k times; rationale and verdict kept.
+
+Which sort of judge a checkpoint is, its card says: discriminative ones are read in ``scoring``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from db.rows import NewJudgment, StageTrajectory
+from engine.checkpoints import read_card, resolve_checkpoint
+from engine.discriminative import DiscriminativeJudge
 from engine.judge import JudgePrompt, fill, load_prompt, parse_verdict
+from engine.judges import DISCRIMINATIVE
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Pace, open_door
+from engine.pipeline.scoring import score_with
 from engine.recipes import JudgeRecipe
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
@@ -17,13 +24,16 @@ TRAJECTORIES_A_BATCH = 100
 
 
 def run(ctx: RunContext[JudgeRecipe]) -> dict[str, Any]:
-    """Judge until every chunk has k judgments. Returns counts and the rate."""
+    """Judge until every chunk has k judgments (a discriminative judge gives one). Returns counts and the rate."""
+    path = resolve_checkpoint(ctx.recipe.llm.checkpoint, ctx.home)
     with open_door(ctx, ctx.recipe.llm) as llm:
+        if read_card(path).get("role") == DISCRIMINATIVE:
+            return score_with(ctx, DiscriminativeJudge.load(llm, path))
         return judge_with(ctx, llm)
 
 
 def judge_with(ctx: RunContext[JudgeRecipe], llm: LLM) -> dict[str, Any]:
-    """``run`` through a door that is open already."""
+    """``run`` for a generative judge, through a door that is open already."""
     prompt = load_prompt(ctx.recipe.prompt)
     ctx.facts({prompt.name: prompt.hash})
     stage = _Stage(ctx, llm, prompt)
