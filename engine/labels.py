@@ -173,15 +173,15 @@ def _chance_of_plus(
     n_after: int,
     exact_after: bool,
 ) -> float:
-    mass_before = _fresh(k_before, n_before, exact_before)
+    mass_before = fresh_draws(k_before, n_before, exact_before)
     # at_least[t]: probability of t or more successes after the chunk
-    at_least = list(accumulate(reversed((*_fresh(k_after, n_after, exact_after), 0.0))))[::-1]
-    thresholds = _thresholds(rule, n_before, n_after)
+    at_least = list(accumulate(reversed((*fresh_draws(k_after, n_after, exact_after), 0.0))))[::-1]
+    thresholds = plus_thresholds(rule, n_before, n_after)
     return min(1.0, sum(mass * at_least[t] for mass, t in zip(mass_before, thresholds, strict=True)))
 
 
 @lru_cache(maxsize=4096)
-def _fresh(k: int, n: int, exact: bool) -> tuple[float, ...]:
+def fresh_draws(k: int, n: int, exact: bool) -> tuple[float, ...]:
     """Probability of 0..n successes in n fresh draws: beta-binomial with Beta(1/2 + k, 1/2 + n - k)."""
     if exact:
         return tuple(float(j == k) for j in range(n + 1))
@@ -195,7 +195,7 @@ def _fresh(k: int, n: int, exact: bool) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _thresholds(rule: Rule, n_before: int, n_after: int) -> tuple[int, ...]:
+def plus_thresholds(rule: Rule, n_before: int, n_after: int) -> tuple[int, ...]:
     """For 0..n_before successes before the chunk, the least number after it that makes the label +.
 
     n_after + 1: none does. Every rule is monotone: + stays + when the value after rises or the one before falls.

@@ -1,0 +1,186 @@
+"""Which chunks become examples: label, filter, split by problem, balance. Plain values; the store is not read here."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.errors import TrainingError
+from engine.labels import Rule, confidence, effective_label, label, parse_rule
+from training.parts import LabelFilter
+from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
+
+REASONS = ("chunks", "by_rule", "reviewed", "unlabelled", "unsure", "unvoted", "contradicted")
+"""What became of the selected chunks, as counts: all of them, then ``chunk_label``'s reasons."""
+
+
+def choose(
+    chunks: Iterable[Labelled],
+    choice: LabelFilter,
+    *,
+    seed: int,
+    max_prompt_tokens: int,
+    count_tokens: CountTokens,
+    alike: Mapping[int, int] | None = None,
+) -> TrainingSet:
+    """Label, filter, split by problem and balance. The same chunks and seed give the same set, in the same order.
+
+    ``alike``: problem → the problem it counts as in the split (near-duplicates). Raises TrainingError where nothing
+    can be trained on, RecipeError on an unknown rule.
+    """
+    kept, counts = label_chunks(chunks, choice)
+    fitting = within(kept, counts, max_prompt_tokens, count_tokens)
+    check_classes(fitting, choice, counts, max_prompt_tokens)
+    return divide(fitting, choice, seed=seed, counts=counts, alike=alike)
+
+
+def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[Example], Counter[str]]:
+    """(examples with the label that counts, how many chunks went which way). Raises RecipeError."""
+    rule = parse_rule(choice.rule)
+    counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+    kept: list[Example] = []
+    for chunk in chunks:
+        counts["chunks"] += 1
+        given, why = chunk_label(chunk, rule, choice)
+        counts[why] += 1
+        if given:
+            by_rule = why == "by_rule"
+            kept.append(
+                Example(
+                    chunk_id=chunk.chunk_id,
+                    problem_id=chunk.problem_id,
+                    prompt=chunk.prompt,
+                    label=given,
+                    position=chunk.position,
+                    source="rule" if by_rule else "reviewed",
+                    confidence=confidence(rule, chunk.before, chunk.after) if by_rule else None,
+                    trajectory_id=chunk.trajectory_id,
+                )
+            )
+    return kept, counts
+
+
+def chunk_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[str | None, str]:
+    """The label that counts for training, or None, and why.
+
+    Why: ``reviewed``, ``by_rule``, ``unlabelled``, ``unsure``, ``unvoted`` (the judge whose agreement is asked for
+    has no majority on it), ``contradicted`` (it voted otherwise). A person's label passes every filter.
+    """
+    by_rule = label(rule, chunk.before, chunk.after)
+    source = "rule"
+    given = by_rule
+    if choice.reviews:
+        given, source = effective_label(chunk.adjudication, chunk.reviews, by_rule)
+    if given is None:
+        return None, "unlabelled"
+    if source != "rule":
+        return given, "reviewed"
+    sure = confidence(rule, chunk.before, chunk.after)
+    if choice.min_confidence and (sure is None or sure < choice.min_confidence):
+        return None, "unsure"
+    if choice.agree_with is not None and chunk.vote != given:
+        return None, "contradicted" if chunk.vote else "unvoted"
+    return given, "by_rule"
+
+
+def within(
+    examples: Sequence[Example], counts: Counter[str], max_tokens: int, count_tokens: CountTokens
+) -> list[Example]:
+    """Those whose text has at most ``max_tokens`` tokens; what is left out is counted, by label too."""
+    texts = list(dict.fromkeys(example.prompt for example in examples))
+    length = dict(zip(texts, count_tokens(texts), strict=True)) if texts else {}
+    fitting = [example for example in examples if length[example.prompt] <= max_tokens]
+    left_out = Counter(e.label for e in examples if length[e.prompt] > max_tokens)
+    counts["too_long"] = left_out.total()
+    counts["too_long_positive"], counts["too_long_negative"] = left_out["+"], left_out["-"]
+    return fitting
+
+
+def divide(
+    examples: Sequence[Example],
+    choice: LabelFilter,
+    *,
+    seed: int,
+    counts: Counter[str],
+    alike: Mapping[int, int] | None = None,
+) -> TrainingSet:
+    """Split by problem and balance; completes ``counts``. Raises TrainingError if a class is held out whole."""
+    counts["positive"], counts["negative"] = _number(examples, "+"), _number(examples, "-")
+    train, held_out = split_by_problem(examples, choice.held_out, seed, alike)
+    check_classes(train, choice, counts)
+    train = balanced(train, seed) if choice.balance else _shuffled(train, seed)
+    # measured on as many + as -, whatever was trained on: chance is 0.5
+    held_out = balanced(held_out, seed)[: choice.held_out_chunks // 2 * 2]
+    counts["train"], counts["held_out"] = len(train), len(held_out)
+    return TrainingSet(tuple(train), tuple(held_out), dict(counts))
+
+
+def split_by_problem(
+    examples: Sequence[Example], share: float, seed: int, alike: Mapping[int, int] | None = None
+) -> tuple[list[Example], list[Example]]:
+    """(train, held out): ``share`` of the problems, chosen by a hash of seed and problem, are held out whole.
+
+    Problems that ``alike`` gives one stand-in stay together. With a share above 0 and two problems (or groups of like
+    ones) or more, at least one is on either side.
+    """
+    alike = alike or {}
+
+    def place(problem: int) -> bytes:
+        return hashlib.sha256(f"{seed}/{problem}".encode()).digest()
+
+    groups: dict[int, set[int]] = {}
+    for example in examples:
+        groups.setdefault(alike.get(example.problem_id, example.problem_id), set()).add(example.problem_id)
+    away: set[int] = set()
+    if share > 0 and groups:
+        wanted = max(1, round(share * sum(map(len, groups.values()))))
+        for group in sorted(groups, key=place)[: len(groups) - 1]:
+            if len(away) >= wanted:
+                break
+            away |= groups[group]
+    return [e for e in examples if e.problem_id not in away], [e for e in examples if e.problem_id in away]
+
+
+def balanced(examples: Sequence[Example], seed: int) -> list[Example]:
+    """As many ``+`` as ``-``, alternating: the larger class is sampled down with the seed (paper: 1:1)."""
+    by_label = {sign: _shuffled([e for e in examples if e.label == sign], seed) for sign in "+-"}
+    return [e for pair in zip(by_label["+"], by_label["-"], strict=False) for e in pair]
+
+
+def check_classes(
+    examples: Sequence[Example], choice: LabelFilter, counts: Mapping[str, int], max_tokens: int | None = None
+) -> None:
+    """Raise TrainingError where there is nothing to train on, or one class only."""
+    rule = parse_rule(choice.rule)
+    over = f"over {max_tokens} tokens" if max_tokens else "that are too long"
+    seen = (
+        f"{counts['chunks']} selected chunks: {counts['unlabelled']} without a label under {rule}, "
+        f"{counts['unsure']} less certain than min_confidence, {_disagreement(choice, counts)}"
+        f"{counts['too_long']} prompts {over}, {_number(examples, '+')} + and {_number(examples, '-')} -"
+    )
+    if not examples:
+        raise TrainingError(f"no chunk can be trained on ({seen}); roll out prefixes first, or select others")
+    for sign in "+-":
+        if not _number(examples, sign):
+            raise TrainingError(
+                f"no chunk labelled {sign!r} is left to train on ({seen}); roll out more problems, take another rule "
+                "or hold out fewer problems: a judge learns nothing from one class"
+            )
+
+
+def _disagreement(choice: LabelFilter, counts: Mapping[str, int]) -> str:
+    if choice.agree_with is None:
+        return ""
+    return (
+        f"{counts['contradicted']} contradicted and {counts['unvoted']} not voted on by {choice.agree_with}, "
+    )
+
+
+def _shuffled(examples: Sequence[Example], seed: int) -> list[Example]:
+    return random.Random(seed).sample(list(examples), len(examples))
+
+
+def _number(examples: Sequence[Example], sign: str) -> int:
+    return sum(e.label == sign for e in examples)
