@@ -9,6 +9,7 @@ from typing import Any
 
 from db.store import Store
 from engine.errors import RecipeError
+from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from training.jobs import TrainJudgeRecipe
 
@@ -31,7 +32,7 @@ class Kind:
         return getattr(import_module(module), name)
 
 
-def _solutions(store: Store, recipe: SampleRecipe) -> int:
+def _solutions(store: Store, recipe: SampleRecipe | EvaluatePolicyRecipe) -> int:
     problems = recipe.generate.count if recipe.generate else store.count_problems(recipe.dataset)
     return min(problems, recipe.limit or problems) * recipe.n
 
@@ -43,6 +44,12 @@ def _rollouts(store: Store, recipe: RolloutRecipe) -> int:
 
 def _judgments(store: Store, recipe: JudgeRecipe) -> int:
     return store.count_selection(**recipe.select.model_dump())[1] * recipe.k
+
+
+def _held_out(store: Store, recipe: EvaluateJudgeRecipe) -> int:
+    chunks = store.count_selection(**recipe.select.model_dump())[1]
+    most = (recipe.limit or chunks) * len(recipe.rules)
+    return (most if recipe.set else min(most, chunks)) * recipe.judge.k
 
 
 KINDS = {
@@ -83,6 +90,24 @@ KINDS = {
             "training.jobs:train_judge",
             "steps",
             lambda store, recipe: recipe.grpo.steps,
+        ),
+        Kind(
+            "evaluate-judge",
+            "Evaluate a judge",
+            "A judge reads held-out chunks k times: how often is it right, alone and by majority?",
+            EvaluateJudgeRecipe,
+            "engine.pipeline.evaluating:judge",
+            "judgments",
+            _held_out,
+        ),
+        Kind(
+            "evaluate-policy",
+            "Evaluate a policy",
+            "A policy solves problems: accuracy, chunks, form and length of what it writes.",
+            EvaluatePolicyRecipe,
+            "engine.pipeline.evaluating:policy",
+            "solutions",
+            _solutions,
         ),
     )
 }

@@ -31,17 +31,18 @@ def sample_with(ctx: RunContext[SampleRecipe], llm: LLM) -> dict[str, Any]:
     """``run`` through a door that is open already."""
     prompt = load_prompt(ctx.recipe.prompt, needs=("problem",))
     ctx.facts({prompt.name: prompt.hash})
-    problem_ids = _problem_ids(ctx)
+    chosen = problem_ids(ctx)
     with Grader(cache=ctx.store.grades) as grader:
-        stage = _Stage(ctx, llm, prompt, Pace(ctx, "solutions", 0, len(problem_ids) * ctx.recipe.n))
+        stage = _Stage(ctx, llm, prompt, Pace(ctx, "solutions", 0, len(chosen) * ctx.recipe.n))
         batch = Batch(stage.write)
-        for graded in stream_graded(llm, stage.requests(problem_ids), grader, lambda: ctx.stopping):
+        for graded in stream_graded(llm, stage.requests(chosen), grader, lambda: ctx.stopping):
             batch.add(stage.trajectories(graded))
         batch.flush()
     return stage.pace.result() | _mixed(ctx, stage.prefix_ids)
 
 
-def _problem_ids(ctx: RunContext[SampleRecipe]) -> list[int]:
+def problem_ids(ctx: RunContext[Any]) -> list[int]:
+    """Ids of the problems that a recipe with ``dataset``, ``generate`` and ``limit`` names; new ones are stored first."""
     recipe = ctx.recipe
     if recipe.generate is None:
         ids = ctx.store.problem_ids(recipe.dataset)
