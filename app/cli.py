@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app.set_commands import set_app
 from app.settings import get_settings
 from db.errors import StoreError
 from engine.errors import StepWiserError
@@ -24,6 +25,7 @@ bench_app = typer.Typer(
 )
 for name, group in (("db", db_app), ("sample", sample_app), ("nano", nano_app), ("bench", bench_app)):
     app.add_typer(group, name=name)
+app.add_typer(set_app, name="set")
 
 console = Console(highlight=False)
 Set = Annotated[list[str] | None, typer.Option("--set", help="Set a field: --set draws.temperature=0.7")]

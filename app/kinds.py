@@ -12,6 +12,7 @@ from engine.errors import RecipeError
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from training.jobs import TrainJudgeRecipe
+from training.sets.recipe import BuildSetRecipe
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,15 @@ KINDS = {
             "engine.pipeline:judge",
             "judgments",
             _judgments,
+        ),
+        Kind(
+            "build-set",
+            "Build a training set",
+            "Labels become a frozen set: chosen, split by problem, balanced, with a manifest.",
+            BuildSetRecipe,
+            "training.sets.build:run",
+            "chunks",
+            lambda store, recipe: store.count_selection(**recipe.select.model_dump())[1],
         ),
         Kind(
             "train-judge",

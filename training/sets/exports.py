@@ -17,7 +17,7 @@ from training.sets.frozen import PARTS, read_manifest, read_rows
 
 Style = Literal["conversational", "prompt-completion", "messages"]
 STYLES: tuple[Style, ...] = get_args(Style)
-NEEDS = {
+NEEDS: dict[str, tuple[str, ...]] = {
     "conversational": ("judge", "completion"),
     "prompt-completion": ("judge", "completion"),
     "messages": ("turns",),
@@ -31,7 +31,7 @@ def styles_of(form: str) -> list[Style]:
     return [style for style in STYLES if form in NEEDS[style]]
 
 
-def export_set(home: Path, name: str, style: Style, part: str, path: Path) -> int:
+def export_set(home: Path, name: str, style: str, part: str, path: Path) -> int:
     """Write one part of a frozen set to ``path`` as JSON lines. Returns the number of rows.
 
     Written aside and renamed. Raises TrainingError on an unknown set, part or style, and on a form that has no such
@@ -47,7 +47,7 @@ def export_set(home: Path, name: str, style: Style, part: str, path: Path) -> in
     return len(lines)
 
 
-def export_rows(home: Path, name: str, style: Style, part: str = "train") -> Iterator[dict[str, Any]]:
+def export_rows(home: Path, name: str, style: str, part: str = "train") -> Iterator[dict[str, Any]]:
     """The rows that ``export_set`` writes."""
     form = read_manifest(home, name).form
     if style not in NEEDS:
