@@ -54,8 +54,7 @@ def test_what_is_rejected_says_why(answer, reason):
 
 
 def test_a_sentence_with_the_boxed_answer_may_be_the_tail():
-    source = "3+5=8.
-The answer is \\boxed{8}."
+    source = "3+5=8.\nThe answer is \\boxed{8}."
     tagged = source.replace("3+5=8.", "<chunk>3+5=8.</chunk>")
     assert read_segmentation(source, tagged) == Segmentation(tagged)
     assert well_formed(tagged)
@@ -92,7 +91,9 @@ def test_the_first_valid_try_is_kept_and_the_reasons_before_it():
 PIECES = st.text(st.sampled_from("ab 1=+\n.\\{}<>é鸡"), min_size=1, max_size=12)
 
 
-@given(st.lists(PIECES, min_size=1, max_size=6), st.sampled_from(["", "\n\n", " "]), st.text("x \n", max_size=3))
+@given(
+    st.lists(PIECES, min_size=1, max_size=6), st.sampled_from(["", "\n\n", " "]), st.text("x \n", max_size=3)
+)
 def test_whatever_is_accepted_rejoins_to_the_source(pieces, gap, noise):
     source = gap.join(pieces) + "\n\\boxed{1}"
     answer = noise + gap.join(f"<chunk>{piece}</chunk>" for piece in pieces) + "\n\\boxed{1}"

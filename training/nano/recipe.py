@@ -22,13 +22,18 @@ class ModelShape(BaseModel):
     context: int = Field(ge=128)
 
 
-class Stage(BaseModel):
+class Stretch(BaseModel):
     """One stretch of training: its own optimizer, warm-up and linear decay to 0."""
 
     model_config = ConfigDict(extra="forbid")
     steps: int = Field(ge=1)
     learning_rate: float = Field(gt=0)
     warmup: int = Field(ge=0, description="steps")
+
+
+class Stage(Stretch):
+    """A stretch of the base's training, and how unsure its judgments are."""
+
     judge: JudgeRates
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import BaseModel
 
 from engine.judge import fill, load_prompt, render
 from engine.worlds.nano import Kind, draw
 from training.nano.demos import JudgeRates, judge, solve
-from training.nano.recipe import NanoRecipe, Stage
+from training.nano.recipe import NanoRecipe, Stretch
 from training.nano.tokenizer import build_tokenizer
 
 if TYPE_CHECKING:
@@ -58,17 +59,23 @@ def examples(recipe: NanoRecipe, rates: JudgeRates, seed: int) -> Iterator[tuple
 def batches(
     recipe: NanoRecipe, rates: JudgeRates, tokenizer: PreTrainedTokenizerFast, seed: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Token ids and labels, both (batch, longest), labels -100 on prompts and padding."""
+    """The base's examples as token ids and labels."""
+    return padded(examples(recipe, rates, seed), recipe.batch, tokenizer, seed)
+
+
+def padded(
+    source: Iterator[tuple[str, str]], batch: int, tokenizer: PreTrainedTokenizerFast, seed: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Token ids and labels of (prompt, completion) pairs, both (batch, longest), -100 on prompts and padding."""
     import torch
 
-    source = examples(recipe, rates, seed)
     rng = random.Random(f"nano-batches/{seed}")
     while True:
-        pairs = [next(source) for _ in range(recipe.batch * POOL)]
+        pairs = [next(source) for _ in range(batch * POOL)]
         prompts = tokenizer([p for p, _ in pairs])["input_ids"]
-        answers = tokenizer([c + "<eos>" for _, c in pairs])["input_ids"]
+        answers = tokenizer([c + tokenizer.eos_token for _, c in pairs])["input_ids"]
         rows = sorted(zip(prompts, answers, strict=True), key=lambda row: len(row[0]) + len(row[1]))
-        groups = [rows[i : i + recipe.batch] for i in range(0, len(rows), recipe.batch)]
+        groups = [rows[i : i + batch] for i in range(0, len(rows), batch)]
         rng.shuffle(groups)
         for group in groups:
             longest = max(len(p) + len(a) for p, a in group)
@@ -134,7 +141,7 @@ def train_nano(recipe: NanoRecipe, out_dir: Path, progress: Progress | None = No
 
 def run_stage(
     model: LlamaForCausalLM,
-    stage: Stage,
+    stage: Stretch,
     weight_decay: float,
     source: Iterator[tuple[torch.Tensor, torch.Tensor]],
     done: int,
@@ -169,7 +176,7 @@ def run_stage(
 
 
 def save(
-    recipe: NanoRecipe,
+    recipe: BaseModel,
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     log: list[dict[str, float]],

@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from engine.errors import TrainingError
 from engine.labels import Rule, confidence, effective_label, label, parse_rule
@@ -117,9 +118,19 @@ def divide(
     return TrainingSet(tuple(train), tuple(held_out), dict(counts))
 
 
+class HasProblem(Protocol):
+    """A row of a set that belongs to a problem."""
+
+    @property
+    def problem_id(self) -> int: ...
+
+
+R = TypeVar("R", bound=HasProblem)
+
+
 def split_by_problem(
-    examples: Sequence[Example], share: float, seed: int, alike: Mapping[int, int] | None = None
-) -> tuple[list[Example], list[Example]]:
+    examples: Sequence[R], share: float, seed: int, alike: Mapping[int, int] | None = None
+) -> tuple[list[R], list[R]]:
     """(train, held out): ``share`` of the problems, chosen by a hash of seed and problem, are held out whole.
 
     Problems that ``alike`` gives one stand-in stay together. With a share above 0 and two problems (or groups of like

@@ -67,6 +67,9 @@ class Manifest(BaseModel):
     datasets: dict[str, int] = Field(default_factory=dict, description="Labels by data set of their problem")
     policies: dict[str, int] = Field(default_factory=dict, description="Labels by policy of their solution")
     prompt_hash: str | None = Field(None, description="Hash of the judge's prompt")
+    measures: dict[str, float] = Field(
+        default_factory=dict, description="What was measured while it was made, such as acceptance rates"
+    )
     files: dict[str, Rows]
     hash: str = Field(description="sha256 over the files' hashes: the same rows have the same one")
 
