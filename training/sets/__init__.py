@@ -24,6 +24,7 @@ from training.sets.kept import read_set, write_set
 from training.sets.leaks import check_no_leak, check_set_is_clear_of, leaks
 from training.sets.preview import Preview, preview
 from training.sets.recipe import BuildSetRecipe
+from training.sets.rows import SetRows, examples_for, rows_for
 from training.sets.stored import label_examples, stored_chunks, stored_counts
 from training.sets.sweep import SweepTable, sweep, swept_rules
 
@@ -36,6 +37,7 @@ __all__ = [
     "Labelled",
     "Manifest",
     "Preview",
+    "SetRows",
     "SweepTable",
     "TrainingSet",
     "balanced",
@@ -44,6 +46,7 @@ __all__ = [
     "check_set_name",
     "choose",
     "chunk_label",
+    "examples_for",
     "export_rows",
     "export_set",
     "freeze",
@@ -55,6 +58,7 @@ __all__ = [
     "read_manifest",
     "read_rows",
     "read_set",
+    "rows_for",
     "sets_folder",
     "split_by_problem",
     "stored_chunks",

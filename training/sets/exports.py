@@ -81,12 +81,13 @@ def _conversational(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _messages(row: dict[str, Any]) -> dict[str, Any]:
-    """Every assistant turn is a label of the set; chunks that have none join the next user turn, the last ones go."""
+    """Every assistant turn is one of the set's examples: a trainer of chats learns all of them. Chunks that are none
+    join the next user turn; those behind the last example are left out."""
     messages: list[dict[str, str]] = []
     waiting = [row["problem"]]
-    for chunk, label in zip(row["chunks"], row["labels"], strict=True):
+    for chunk, label, learnt in zip(row["chunks"], row["labels"], row["loss"], strict=True):
         waiting.append(chunk)
-        if label is not None:
+        if learnt:
             messages.append({"role": "user", "content": "\n\n".join(waiting)})
             messages.append({"role": "assistant", "content": label})
             waiting = []
