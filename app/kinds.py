@@ -12,6 +12,7 @@ from engine.errors import RecipeError
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from training.jobs import TrainJudgeRecipe
+from training.segment_recipe import SegmentRecipe
 from training.sets.recipe import BuildSetRecipe
 
 
@@ -53,6 +54,10 @@ def _held_out(store: Store, recipe: EvaluateJudgeRecipe) -> int:
     return (most if recipe.set else min(most, chunks)) * recipe.judge.k
 
 
+def _cut(store: Store, recipe: SegmentRecipe) -> int:
+    return store.count_selection(**recipe.select.model_dump())[0]
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -91,6 +96,15 @@ KINDS = {
             "training.sets.build:run",
             "chunks",
             lambda store, recipe: store.count_selection(**recipe.select.model_dump())[1],
+        ),
+        Kind(
+            "segment",
+            "Segment solutions",
+            "A teacher cuts correct solutions into chunks, changing no character: a training set for the policy.",
+            SegmentRecipe,
+            "training.segmenting:run",
+            "solutions",
+            _cut,
         ),
         Kind(
             "train-judge",
