@@ -11,6 +11,7 @@ from db.store import Store
 from engine.errors import RecipeError
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
+from engine.search.recipes import SearchRecipe
 from training.jobs import TrainJudgeRecipe
 from training.segment_recipe import SegmentRecipe
 from training.sets.recipe import BuildSetRecipe
@@ -34,7 +35,7 @@ class Kind:
         return getattr(import_module(module), name)
 
 
-def _solutions(store: Store, recipe: SampleRecipe | EvaluatePolicyRecipe) -> int:
+def _solutions(store: Store, recipe: SampleRecipe | EvaluatePolicyRecipe | SearchRecipe) -> int:
     problems = recipe.generate.count if recipe.generate else store.count_problems(recipe.dataset)
     return min(problems, recipe.limit or problems) * recipe.n
 
@@ -56,6 +57,10 @@ def _held_out(store: Store, recipe: EvaluateJudgeRecipe) -> int:
 
 def _cut(store: Store, recipe: SegmentRecipe) -> int:
     return store.count_selection(**recipe.select.model_dump())[0]
+
+
+def _searched(store: Store, recipe: SearchRecipe) -> int:
+    return _solutions(store, recipe) * (2 if recipe.plain else 1)
 
 
 KINDS = {
@@ -132,6 +137,15 @@ KINDS = {
             "engine.pipeline.evaluating:policy",
             "solutions",
             _solutions,
+        ),
+        Kind(
+            "search",
+            "Search with a judge",
+            "Chunk-reset: the judge reads each chunk as it is written, and a rejected one is written again.",
+            SearchRecipe,
+            "engine.pipeline.searching:run",
+            "solutions",
+            _searched,
         ),
     )
 }
