@@ -106,9 +106,9 @@ def context(tmp_path: Path, coin: Path, run_id: int = 1, name: str | None = None
         "steps_per_batch": 4,
         "learning_rate": 1e-3,
         "max_tokens": 8,
-        "save_every": 4,
     }
     data = {"kind": "train-judge", "base": "coin", "name": name, "grpo": settings | grpo}
+    data["saving"] = {"every": 4}
     return Context(resolve(TrainJudgeRecipe, data), tmp_path, run_id)
 
 
@@ -140,7 +140,7 @@ def test_a_judge_learns_the_labels_and_is_saved_as_a_checkpoint(tmp_path: Path, 
     check_checkpoint(target)
     card = json.loads((target / CARD).read_text())
     assert card["run"] == "uid-1" and card["base_hash"] == check_checkpoint(coin).content_hash
-    assert card["recipe"]["grpo"]["steps"] == 80 and card["held_out_after"] == result["held_out_after"]
+    assert card["recipe"]["grpo"]["steps"] == 80 and card["metrics"]["held_out_after"] == result["held_out_after"]
     assert json.loads((target / "config.json").read_text())["dtype"] == "bfloat16"
     assert (target / "generation_config.json").is_file()
     assert AutoTokenizer.from_pretrained(target)(prompt(3)) == AutoTokenizer.from_pretrained(coin)(prompt(3))
@@ -230,7 +230,8 @@ def test_prompts_are_plain_text_with_one_begin_token_and_no_chat_template(tmp_pa
     data = {"base": "chatty", "grpo": {"steps": 4, "prompts_per_batch": 4, "generations": 4, "max_tokens": 4}}
     ctx = Context(resolve(TrainJudgeRecipe, data), tmp_path)
     rows = [Example(i, i, f"is {i} right?\n", "+-"[i % 2]) for i in range(4)]
-    trainer = build_trainer(ctx, base, rows, tmp_path / "out")
+    data_set = TrainingSet(tuple(rows), (), {})
+    trainer = build_trainer(ctx, base, data_set, tmp_path / "out" / "trainer")
     seen = {}
     generate = trainer.model.generate
 
@@ -252,7 +253,7 @@ def test_the_kind_of_run_trains_from_the_stores_labels(tmp_path: Path, coin: Pat
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "coin").symlink_to(coin)
     store, _ = store_with(tmp_path, [(16, 2), (1, 12), (15, 1), (2, 13)] * 3)
-    grpo = {"steps": 4, "prompts_per_batch": 4, "generations": 2, "max_tokens": 8, "save_every": 4}
+    grpo = {"steps": 4, "prompts_per_batch": 4, "generations": 2, "max_tokens": 8}
     data = {"base": "coin", "name": "from-store", "select": {}, "labels": {"min_confidence": 0}, "grpo": grpo}
     recipe = resolve(TrainJudgeRecipe, data)
     run_id = store.start_run("train-judge", recipe.model_dump(mode="json"), "ada", pid=1)

@@ -179,7 +179,7 @@ def test_training_shows_its_reward_curve(app: App, page: Page):
         "select.dataset": DATASET,
         "grpo.steps": 6,
         "grpo.prompts_per_batch": 8,
-        "grpo.save_every": 2,
+        "saving.every": 2,
         "labels.min_confidence": 0,
     }
     query = "&".join(f"set={name}={value}" for name, value in fields.items())

@@ -117,7 +117,7 @@ def no_verdict(series: Mapping[str, Series]) -> Alarm | None:
         series,
         "verdicts/none",
         f"{share:.0%} of completions have no verdict",
-        "Check the prompt, raise grpo.max_tokens, set rewards.format_penalty, or begin with a warm_start",
+        "Check the prompt, raise grpo.max_tokens, set rewards.format, or begin with a warm_start",
     )
 
 
@@ -130,7 +130,7 @@ def at_token_limit(series: Mapping[str, Series]) -> Alarm | None:
         series,
         "completions/clipped_ratio",
         f"{share:.0%} of completions hit the token limit",
-        "Raise grpo.max_tokens, or set rewards.length_weight, in a new run",
+        "Raise grpo.max_tokens, or set rewards.length, in a new run",
     )
 
 

@@ -32,7 +32,7 @@ METRICS = (
     "num_tokens",
     "step_time",
 )
-METRIC_GROUPS = ("clip_ratio/", "completions/", "verdicts/", "rewards/", "chunks/", "sampling/", "held_out/")
+METRIC_GROUPS = ("clip_ratio/", "completions/", "verdicts/", "rewards/", "guards/", "sampling/", "held_out/")
 
 Evaluate = Callable[[Any], Mapping[str, float]]
 """Measures the model in training (its adapter, if it has one, in place); the first number is the one to raise."""
@@ -77,6 +77,7 @@ def run_callback(
     stop_every: int = 1,
     *,
     headline: str = "loss",
+    part: str = "",
     curves: Path | None = None,
     evaluate: Evaluate | None = None,
     evaluate_every: int | None = None,
@@ -85,13 +86,15 @@ def run_callback(
 
     A stop is obeyed, after a save, at the next multiple of ``stop_every`` (optimizer steps a generation batch):
     a trainer resumed in the middle of a batch would pair its prompts with another batch's completions.
-    ``headline``: the number beside the progress. ``curves``: a folder for TensorBoard's event files.
+    ``headline``: the number beside the progress. ``part``: a piece of work before the training proper, such as
+    ``warm start``; its numbers are named ``warm_start/…`` and its steps are no progress. ``curves``: a folder for TensorBoard's event files.
     ``evaluate`` is called every ``evaluate_every`` steps, rounded up to whole batches, under a random state of its
     own; the checkpoint of the best first number is kept beside the newest ones.
     Raises TrainingError from inside the training when loss or gradient is not a finite number.
     """
     from transformers import TrainerCallback
 
+    prefix = part.replace(" ", "_") + "/" if part else ""
     every = -(-evaluate_every // stop_every) * stop_every if evaluate and evaluate_every else 0
 
     class RunCallback(TrainerCallback):
@@ -109,14 +112,19 @@ def run_callback(
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             metrics = kept_metrics(logs or {})
-            self.report(state.global_step, metrics)
+            self.report(state.global_step, {prefix + name: value for name, value in metrics.items()})
             for name in ("loss", "grad_norm"):
                 if not math.isfinite(metrics.get(name, 0.0)):
                     folder = Path(args.output_dir)
                     raise TrainingError(_diverged(name, metrics[name], state.global_step, folder))
             self.shown = metrics.get(headline, self.shown)
             message = "" if math.isnan(self.shown) else f"{headline} {self.shown:.2f}"
-            ctx.progress(state.global_step, state.max_steps, "steps", message)
+            if part:
+                ctx.progress(
+                    0, None, "steps", f"{part}: step {state.global_step}/{state.max_steps}, {message}"
+                )
+            else:
+                ctx.progress(state.global_step, state.max_steps, "steps", message)
 
         def report(self, step: int, metrics: dict[str, float]) -> None:
             ctx.metrics(step, metrics)

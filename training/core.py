@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from engine.checkpoints import CARD
 from engine.errors import RunError, TrainingError
 from engine.recipes import Recipe
-from training.callbacks import last_checkpoint, step_of
+from training.callbacks import anywhere, last_checkpoint, step_of, trainer_state
 from training.card import model_card
 from training.workspace import put_in_place, save_model
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
+    from training.grpo_parts import Grpo
     from training.parts import Hardware, Lora, Saving
 
 RECIPE = "recipe.json"
@@ -152,6 +154,51 @@ def trainer_arguments(
     return arguments
 
 
+def grpo_arguments(
+    grpo: Grpo, output: Path, *, seed: int, hardware: Hardware, saving: Saving
+) -> dict[str, Any]:
+    """GRPOConfig's arguments. One generation batch is cut into ``steps_per_batch`` optimizer steps: from the second on
+    the policy has moved, the ratio leaves 1 and clipping acts (with one step a batch it never does).
+
+    The trainer takes prompts in the order of its data set: see ``data_order``.
+    """
+    gpu = on_gpu()
+    common = trainer_arguments(
+        output,
+        steps=grpo.steps,
+        learning_rate=grpo.learning_rate,
+        seed=seed,
+        hardware=hardware,
+        saving=saving,
+        batch_steps=grpo.steps_per_batch,
+        warmup=grpo.warmup,
+        schedule=grpo.schedule,
+    )
+    size = grpo.per_device(hardware.processes)
+    accumulation = grpo.step_completions // (size * hardware.processes)
+    return common | {
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": accumulation,
+        "steps_per_generation": grpo.steps_per_batch * accumulation,
+        "num_generations": grpo.generations,
+        "num_iterations": 1,
+        "epsilon": grpo.epsilon,
+        "epsilon_high": grpo.epsilon_high,
+        "beta": grpo.beta,
+        "entropy_coef": grpo.entropy_coef,
+        "loss_type": grpo.loss,
+        "scale_rewards": grpo.scale,
+        "temperature": grpo.temperature,
+        "max_completion_length": grpo.max_tokens,
+        "shuffle_dataset": False,  # data_order shuffles
+        # colocated vLLM syncs its weights on GPUs only; on a CPU transformers generate
+        "use_vllm": gpu and hardware.vllm == "auto",
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": hardware.vllm_memory,
+        "vllm_max_model_length": grpo.max_prompt_tokens + grpo.max_tokens,
+    }
+
+
 def train_to_end(
     ctx: RunContext[Any], build: Callable[[], Any], output: Path, steps: int, *, lower: str
 ) -> Path | None:
@@ -271,18 +318,54 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
+def best_checkpoint(last: Path) -> Path:
+    """The checkpoint beside ``last`` that measured best while training; ``last`` where none is kept."""
+    best = last.with_name(f"checkpoint-{trainer_state(last).get('best_global_step')}")
+    return best if best.is_dir() else last
+
+
+def save_aside(trained: Path, base: Path, aside: Path) -> Path:
+    """The trainer's checkpoint ``trained`` as a checkpoint that stands alone, in ``aside``; kept if it is there."""
+    if not aside.is_dir():
+        writing = aside.with_name(f"{aside.name}.writing")
+        with failures_named(writing, "a smaller base"):
+            save_model(trained, base, writing)
+            os.replace(writing, aside)
+    return aside
+
+
 def finish(
     ctx: RunContext[Any], trained: Path, base: Path, target: Path, card: dict[str, Any], *, aside: Path
 ) -> None:
     """Make the checkpoint ``target`` from the trainer's checkpoint ``trained``: weights, tokenizer, card, model card.
 
-    Written in ``aside`` (kept if it is finished already) and moved in one rename. ``card`` becomes
-    ``stepwiser.json``; it needs ``role`` and what the role asks for (interfaces of the card: ``engine.checkpoints``).
+    Written in ``aside`` (``save_aside`` may have been called before, to measure it) and moved in one rename. ``card``
+    becomes ``stepwiser.json``; its keys: see ``training.card``.
     """
+    save_aside(trained, base, aside)
     with failures_named(aside, "a smaller base"):
-        if not (aside / "config.json").is_file():
-            save_model(trained, base, aside)
         (aside / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         (aside / "README.md").write_text(model_card(target.name, card), encoding="utf-8")
         put_in_place(aside, target)
     ctx.log(f"saved checkpoint {target.name}")
+
+
+@contextmanager
+def first_process_first() -> Iterator[None]:
+    """The first process goes through the block alone; the others follow, and find its files."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        yield
+        return
+    from accelerate import PartialState
+
+    with PartialState().main_process_first():
+        yield
+
+
+def stop_everywhere(ctx: RunContext[Any]) -> bool:
+    """Whether any process of the run was asked to stop; then all know it."""
+    if anywhere(ctx.stopping):
+        ctx.stop()
+    return ctx.stopping

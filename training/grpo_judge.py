@@ -1,97 +1,153 @@
-"""GRPO on a generative judge with TRL: reward 1 where the verdict equals the label (StepWiser §3.3).
+"""GRPO on a generative judge with TRL: rewarded where the verdict equals the label (StepWiser §3.3).
 
-Covers one run from the store's labels to a checkpoint that judges at once; resumes from its last checkpoint on the
-same curve. What is an example: ``sets``; the reward: ``rewards``; accuracy before and after: ``held_out``.
+Covers one run from the store's labels, or a frozen set, to a checkpoint that judges at once; resumes from its last
+checkpoint on the same curve. What is an example: ``sets``; the rewards: ``rewards``; accuracy: ``held_out``.
 """
 
 from __future__ import annotations
 
 import json
 import random
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.checkpoints import CARD, resolve_checkpoint
+from engine.checkpoints import resolve_checkpoint
 from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
-from training.callbacks import last_checkpoint, run_callback, step_of
-from training.held_out import Accuracy, measure
-from training.rewards import verdict_reward
-from training.sets import Example, TrainingSet, label_examples, read_set, write_set
-from training.workspace import free_target, own_folder, put_in_place, save_model
+from training import core
+from training.callbacks import run_callback, step_of, trainer_state
+from training.held_out import Accuracy, measure, measure_model
+from training.rewards import JudgeReward, Samples
+from training.sets import (
+    CountTokens,
+    Example,
+    TrainingSet,
+    label_examples,
+    read_frozen,
+    read_manifest,
+    read_set,
+    write_set,
+)
+from training.warm_start import warm_start
+from training.workspace import free_target, own_folder
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
-    from training.jobs import Grpo, TrainJudgeRecipe
+    from training.jobs import TrainJudgeRecipe
+
+LESS_MEMORY = (
+    "a smaller grpo.micro_batch, grpo.prompts_per_batch or grpo.max_tokens, hardware.gradient_checkpointing: true, "
+    "hardware.vllm_memory on a GPU, or lora"
+)
+SAMPLED_GROUPS = 2
+"""Groups of completions kept for reading: enough to see one agree and one disagree."""
 
 
 def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     """Train and save the judge; returns counts, accuracy before and after, and the checkpoint's name.
 
     A stopped run returns what it has, and continues from its last checkpoint and its own stored examples when
-    resumed. Raises TrainingError (name taken, set too small, NaN), CheckpointError (base) and RecipeError (rule).
+    resumed. Raises TrainingError (name taken, set too small, out of memory, disk full, NaN), RunError (resumed with
+    another recipe), CheckpointError (base) and RecipeError (rule).
     """
-    recipe, grpo = ctx.recipe, ctx.recipe.grpo
-    uid = ctx.store.run(ctx.run_id).uid
+    recipe, uid = ctx.recipe, ctx.store.run(ctx.run_id).uid
     target = free_target(ctx, uid)
     base = resolve_checkpoint(recipe.base, ctx.home)
     base_hash = check_checkpoint(base).content_hash
     prompt = load_prompt(recipe.prompt)
     ctx.facts({prompt.name: prompt.hash})
-    _prepare(recipe.threads)
-    folder = own_folder(ctx, uid)
-    data = _examples(ctx, base, folder)
-    before = _before(ctx, base, data, folder)
+    core.prepare(recipe.hardware)
+    with core.first_process_first():
+        folder = own_folder(ctx, uid)
+        data = _examples(ctx, base, folder)
+        before = _before(ctx, base, data, folder)
     result: dict[str, Any] = {"set": data.counts, "held_out_before": _asdict(before)}
-    if ctx.stopping:
+    if core.stop_everywhere(ctx):
         return result
 
-    last = _trained(ctx, base, data, folder / "trainer")
+    start = warm_start(ctx, base, data.train, folder) if recipe.warm_start else base
+    if start is None:
+        return result
+    output = folder / "trainer"
+    last = core.train_to_end(
+        ctx, lambda: build_trainer(ctx, start, data, output), output, recipe.grpo.steps, lower=LESS_MEMORY
+    )
     result["steps"] = step_of(last)
-    if last is None or step_of(last) < grpo.steps:
+    if last is None or step_of(last) < recipe.grpo.steps or not ctx.main:
         return result
 
-    state = json.loads((last / "trainer_state.json").read_text(encoding="utf-8"))
-    result["reward"] = reward_curve(state["log_history"])
-    aside = folder / "final"
-    save_model(last, base, aside)
+    chosen = core.best_checkpoint(last) if recipe.eval_every else last
+    result["reward"] = reward_curve(trainer_state(last)["log_history"])
+    if chosen != last:
+        ctx.log(f"{chosen.name} was best on the held-out chunks: it becomes the judge")
+        result["best_step"] = step_of(chosen)
+    aside = core.save_aside(chosen, start, folder / "final")
     after = _measure(ctx, aside, data, stopping=lambda: False)  # seconds, and the run is all but done
-    _log_accuracy(ctx, "after", after, grpo.steps)
+    _log_accuracy(ctx, "after", after, recipe.grpo.steps)
     result |= {"held_out_after": _asdict(after), "checkpoint": target.name}
     card = {
         "run_id": ctx.run_id,
         "run": uid,
+        "role": "judge",
         "base": recipe.base,
         "base_hash": base_hash,
+        "prompt": recipe.prompt,
         "prompt_hash": prompt.hash,
+        "recipe": recipe.model_dump(mode="json"),
+        "set": _set_facts(ctx, data),
+        "metrics": {name: result[name] for name in ("steps", "reward", "held_out_before", "held_out_after")},
     }
-    card |= {"recipe": recipe.model_dump(mode="json"), **result}
-    (aside / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    put_in_place(aside, target)
-    ctx.log(f"saved checkpoint {target.name}: name it as a judge's checkpoint to use it")
+    core.finish(ctx, chosen, start, target, card, aside=aside)
     return result
 
 
 def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> TrainingSet:
     """The run's examples: chosen once, kept beside the run, so that new labels do not change a resumed run."""
-    from transformers import AutoTokenizer
-
     kept = folder / "examples.jsonl"
     if kept.is_file():
         return read_set(kept)
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    data = label_examples(
-        ctx.store,
-        ctx.recipe,
-        lambda texts: [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]],
-    )
+    tokenizer = core.load_tokenizer(base)
+
+    def count_tokens(texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]]
+
+    if ctx.recipe.set:
+        data = fitting(read_frozen(ctx.home, ctx.recipe.set), ctx.recipe.grpo.max_prompt_tokens, count_tokens)
+    else:
+        data = label_examples(ctx.store, ctx.recipe, count_tokens)
     write_set(data, kept)
     ctx.log("examples: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in data.counts.items()))
     return data
+
+
+def fitting(data: TrainingSet, max_tokens: int, count_tokens: CountTokens) -> TrainingSet:
+    """A frozen set without the prompts that are too long for this recipe; how many those are is counted.
+
+    Raises TrainingError where that leaves nothing, or one class, to train on.
+    """
+    parts = {}
+    for name, rows in (("train", data.train), ("held_out", data.held_out)):
+        lengths = count_tokens([row.prompt for row in rows]) if rows else []
+        parts[name] = tuple(row for row, n in zip(rows, lengths, strict=True) if n <= max_tokens)
+    dropped = len(data.train) + len(data.held_out) - len(parts["train"]) - len(parts["held_out"])
+    if {row.label for row in parts["train"]} != {"+", "-"}:
+        raise TrainingError(
+            f"of {len(data.train)} examples to train on {len(parts['train'])} have prompts of at most {max_tokens} "
+            "tokens, and + and - are not both among them; raise grpo.max_prompt_tokens or build another set"
+        )
+    counts = data.counts | {name: len(rows) for name, rows in parts.items()} | {"too_long_here": dropped}
+    return TrainingSet(parts["train"], parts["held_out"], counts)
+
+
+def _set_facts(ctx: RunContext[TrainJudgeRecipe], data: TrainingSet) -> dict[str, Any]:
+    """What the card says of the data: the frozen set's name and hash, or that the run chose it, and the counts."""
+    if ctx.recipe.set is None:
+        return {"name": None, "counts": data.counts}
+    manifest = read_manifest(ctx.home, ctx.recipe.set)
+    return {"name": manifest.name, "hash": manifest.hash, "counts": data.counts}
 
 
 def _before(
@@ -100,6 +156,8 @@ def _before(
     kept = folder / "before.json"
     if kept.is_file():
         return Accuracy(**json.loads(kept.read_text(encoding="utf-8")))
+    if not ctx.main:
+        return None
     ctx.progress(0, ctx.recipe.grpo.steps, "steps", "measuring the base on held-out chunks")
     before = _measure(ctx, base, data, stopping=lambda: ctx.stopping)
     if before:
@@ -111,48 +169,33 @@ def _before(
 def _measure(
     ctx: RunContext[TrainJudgeRecipe], checkpoint: Path, data: TrainingSet, stopping: Callable[[], bool]
 ) -> Accuracy | None:
-    grpo = ctx.recipe.grpo
-    return measure(
-        checkpoint,
-        data.held_out,
-        k=ctx.recipe.labels.held_out_k,
-        temperature=grpo.temperature,
-        max_tokens=grpo.max_tokens,
-        seed=ctx.seed,
-        stopping=stopping,
-    )
+    return measure(checkpoint, data.held_out, stopping=stopping, **_drawing(ctx))
+
+
+def _drawing(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
+    """How held-out judgments are drawn: as in training, with a seed of their own."""
+    recipe = ctx.recipe
+    return {
+        "k": recipe.labels.held_out_k,
+        "temperature": recipe.grpo.temperature,
+        "max_tokens": recipe.grpo.max_tokens,
+        "answer": recipe.answer,
+        "seed": ctx.seed,
+    }
 
 
 def _log_accuracy(ctx: RunContext[TrainJudgeRecipe], when: str, accuracy: Accuracy | None, step: int) -> None:
     if accuracy is None:
         return
-    ctx.metric("held_out/accuracy", step, accuracy.single)
-    ctx.metric("held_out/majority", step, accuracy.majority)
+    ctx.metrics(step, _held_out(accuracy))
     ctx.log(
         f"held-out accuracy {when} training: {accuracy.single:.3f} a judgment, {accuracy.majority:.3f} by majority of "
         f"{accuracy.k} ({accuracy.chunks} balanced chunks, {accuracy.none:.1%} without a verdict)"
     )
 
 
-def _prepare(threads: int) -> None:
-    """The run's log is read line by line: no bars, and no warning about a vLLM that a CPU does not train with."""
-    import torch
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    if not torch.cuda.is_available():
-        torch.set_num_threads(threads)
-        warnings.filterwarnings("ignore", message="TRL currently supports vLLM")
-
-
-def _trained(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, output: Path) -> Path | None:
-    """Train from the run's last checkpoint, or from ``base``, to the last step or a stop; the last checkpoint then."""
-    last = last_checkpoint(output)
-    if step_of(last) < ctx.recipe.grpo.steps:
-        ctx.log(f"continuing from {last.name}" if last else f"training from {ctx.recipe.base}")
-        trainer = build_trainer(ctx, base, data.train, output)
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
-    return last_checkpoint(output)
+def _held_out(accuracy: Accuracy) -> dict[str, float]:
+    return {"held_out/accuracy": accuracy.single, "held_out/majority": accuracy.majority}
 
 
 def data_order(labels: Sequence[str], batches: int, prompts_per_batch: int, seed: int) -> list[int]:
@@ -173,83 +216,64 @@ def data_order(labels: Sequence[str], batches: int, prompts_per_batch: int, seed
     return order[: batches * prompts_per_batch]
 
 
-def build_trainer(
-    ctx: RunContext[TrainJudgeRecipe], base: Path, examples: Sequence[Example], output: Path
-) -> Any:
+def arguments(recipe: TrainJudgeRecipe, output: Path) -> dict[str, Any]:
+    """GRPOConfig's arguments for a recipe."""
+    return core.grpo_arguments(
+        recipe.grpo, output, seed=recipe.seed, hardware=recipe.hardware, saving=recipe.saving
+    ) | {"save_total_limit": recipe.saving.keep + bool(recipe.eval_every)}  # and the best one
+
+
+def build_trainer(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingSet, output: Path) -> Any:
     """A GRPOTrainer over plain-text prompts: no chat template; the tokenizer alone adds a begin token, as the door's
-    ``encode`` does. Weights are kept in float32: bfloat16 would round small updates away.
+    ``encode`` does.
 
     Raises TrainingError for a tokenizer that closes every text with an end token: answers would begin after it.
     """
-    import torch
     from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
-    from trl import GRPOTrainer
+    from transformers import PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
 
-    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
-    if tokenizer("1")["input_ids"][-1] == tokenizer.eos_token_id:
-        raise TrainingError(
-            f"the tokenizer of checkpoint {ctx.recipe.base!r} ends every text with its end token; "
-            "switch that off in its tokenizer.json (post_processor) before training"
-        )
-    grpo = ctx.recipe.grpo
+    recipe, grpo, examples = ctx.recipe, ctx.recipe.grpo, data.train
+    tokenizer = core.load_tokenizer(base)
     batches = -(-grpo.steps // grpo.steps_per_batch)
     rows = Dataset.from_list([{"prompt": e.prompt, "label": e.label} for e in examples])
+    order = data_order([e.label for e in examples], batches, grpo.prompts_per_batch, ctx.seed)
+    samples = Samples(
+        ctx.samples, grpo.samples_every, grpo.steps_per_batch, SAMPLED_GROUPS * grpo.generations
+    )
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+        model=core.load_model(base, recipe.lora, recipe.hardware, seed=ctx.seed),
         processing_class=tokenizer,
-        reward_funcs=verdict_reward,
-        args=_arguments(grpo, ctx.seed, output),
-        train_dataset=rows.select(
-            data_order([e.label for e in examples], batches, grpo.prompts_per_batch, ctx.seed)
-        ),
-        callbacks=[run_callback(ctx, grpo.steps_per_batch)],
+        reward_funcs=JudgeReward(recipe.rewards, recipe.answer, grpo.max_tokens, samples),
+        args=GRPOConfig(**arguments(recipe, output)),
+        train_dataset=rows.select(order),
+        callbacks=[
+            run_callback(
+                ctx,
+                grpo.steps_per_batch,
+                headline="reward",
+                curves=output.parent / "tensorboard",
+                evaluate=_evaluation(ctx, data.held_out, tokenizer),
+                evaluate_every=recipe.eval_every,
+            )
+        ],
     )
     trainer.remove_callback(PrinterCallback)  # the callback above reports
     return trainer
 
 
-def _arguments(grpo: Grpo, seed: int, output: Path) -> Any:
-    """TRL's settings. One generation batch is cut into ``steps_per_batch`` optimizer steps: from the second on the
-    policy has moved, the ratio leaves 1 and clipping acts (with one step a batch it never does)."""
-    import torch
-    from trl import GRPOConfig
+def _evaluation(
+    ctx: RunContext[TrainJudgeRecipe], held_out: Sequence[Example], tokenizer: Any
+) -> Callable[[Any], Mapping[str, float]] | None:
+    """Held-out accuracy of the model in training, where the recipe asks for it and there is something to measure on."""
+    if not (ctx.recipe.eval_every and held_out):
+        return None
 
-    gpu = torch.cuda.is_available()
-    return GRPOConfig(
-        output_dir=str(output),
-        max_steps=grpo.steps,
-        per_device_train_batch_size=grpo.prompts_per_batch * grpo.generations // grpo.steps_per_batch,
-        steps_per_generation=grpo.steps_per_batch,
-        gradient_accumulation_steps=1,
-        num_generations=grpo.generations,
-        num_iterations=1,
-        learning_rate=grpo.learning_rate,
-        lr_scheduler_type="constant",
-        epsilon=grpo.epsilon,
-        epsilon_high=grpo.epsilon_high,
-        beta=0.0,
-        temperature=grpo.temperature,
-        max_completion_length=grpo.max_tokens,
-        shuffle_dataset=False,  # data_order shuffles
-        # colocated vLLM syncs its weights on GPUs only; on a CPU transformers generate
-        use_vllm=gpu,
-        vllm_mode="colocate",
-        vllm_max_model_length=grpo.max_prompt_tokens + grpo.max_tokens,
-        use_cpu=not gpu,
-        bf16=gpu,
-        gradient_checkpointing=gpu,
-        dataloader_pin_memory=gpu,
-        seed=seed,
-        data_seed=seed,
-        logging_steps=1,
-        logging_nan_inf_filter=False,  # the callback must see a NaN
-        # a whole number of generation batches: a resumed trainer begins with a new one
-        save_steps=-(-grpo.save_every // grpo.steps_per_batch) * grpo.steps_per_batch,
-        save_total_limit=2,
-        report_to=[],
-        disable_tqdm=True,
-    )
+    def evaluate(model: Any) -> Mapping[str, float]:
+        accuracy = measure_model(model, tokenizer, held_out, stopping=lambda: False, **_drawing(ctx))
+        return _held_out(accuracy) if accuracy else {}
+
+    return evaluate
 
 
 def reward_curve(history: Sequence[dict[str, Any]]) -> dict[str, float]:

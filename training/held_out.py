@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.judge import Verdict, parse_verdict, vote
-from training.rewards import VERDICT_OF
+from engine.judge import Verdict, vote
+from training.rewards import VERDICT_OF, Answer, read_verdict
 
 if TYPE_CHECKING:
     from training.sets import Example
@@ -59,6 +59,7 @@ def measure(
     max_tokens: int,
     seed: int,
     stopping: Callable[[], bool],
+    answer: Answer = "analysis",
 ) -> Accuracy | None:
     """Sample k judgments of every example from ``checkpoint`` and score them. None if stopped, or without examples."""
     import torch
@@ -66,10 +67,35 @@ def measure(
 
     if not examples:
         return None
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     model: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="auto")
-    model = model.to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")
+    return measure_model(
+        model.to("cuda" if torch.cuda.is_available() else "cpu"),
+        AutoTokenizer.from_pretrained(checkpoint, padding_side="left"),
+        examples,
+        k=k,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        seed=seed,
+        stopping=stopping,
+        answer=answer,
+    )
+
+
+def measure_model(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Example],
+    *,
+    k: int,
+    temperature: float,
+    max_tokens: int,
+    seed: int,
+    stopping: Callable[[], bool],
+    answer: Answer = "analysis",
+) -> Accuracy | None:
+    """The same of a loaded model, which may be in training: its mode and the random state are put back afterwards."""
+    import torch
+
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     settings = {
@@ -84,14 +110,21 @@ def measure(
     }
     order = sorted(range(len(examples)), key=lambda i: len(examples[i].prompt))  # little padding
     verdicts: dict[int, list[Verdict | None]] = {}
-    torch.manual_seed(seed)
-    for start in range(0, len(order), PROMPTS_PER_BATCH):
-        if stopping():
-            return None
-        batch = order[start : start + PROMPTS_PER_BATCH]
-        texts = _generate(model, tokenizer, [examples[i].prompt for i in batch], settings)
-        for position, i in enumerate(batch):
-            verdicts[i] = [parse_verdict(text) for text in texts[position * k : (position + 1) * k]]
+    training = model.training
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model.eval()
+        try:
+            for start in range(0, len(order), PROMPTS_PER_BATCH):
+                if stopping():
+                    return None
+                batch = order[start : start + PROMPTS_PER_BATCH]
+                texts = _generate(model, tokenizer, [examples[i].prompt for i in batch], settings)
+                for position, i in enumerate(batch):
+                    drawn = texts[position * k : (position + 1) * k]
+                    verdicts[i] = [read_verdict(text, answer) for text in drawn]
+        finally:
+            model.train(training)
     return score([verdicts[i] for i in range(len(examples))], [example.label for example in examples])
 
 

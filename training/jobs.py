@@ -1,4 +1,4 @@
-"""The training kinds of run: their recipes and entry points. How a trainer works is in the file named after it.
+"""The GRPO judge's kind of run: its recipe and entry point. How it trains is in ``grpo_judge``.
 
 Importing this module is light (the pages build forms from the recipes); trl and torch come in with the run.
 """
@@ -11,52 +11,57 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from engine.checkpoints import check_name, resolve_checkpoint
+from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.labels import parse_rule
 from engine.recipes import Part, Recipe, Selection
-from training.parts import LabelChoice
+from training.grpo_parts import Grpo
+from training.parts import Hardware, LabelChoice, Lora, Saving
+from training.sets.frozen import read_manifest
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
 
 
-class Grpo(Part):
-    """GRPO settings (paper: 4 generations, 1,024 prompts a batch in mini-batches of 256, lr 1e-6, clip 0.2/0.28).
+class Rewards(Part):
+    """What a completion is rewarded for: the sum of weight × value; a weight of 0 switches a reward off."""
 
-    The defaults suit nano: small batches need larger groups and a low rate, or the judge drifts to one verdict.
-    """
-
-    steps: int = Field(160, ge=1, description="Optimizer steps")
-    prompts_per_batch: int = Field(16, ge=1, description="Prompts a generation batch")
-    generations: int = Field(8, ge=2, description="Verdicts sampled a prompt: the group (paper: 4)")
-    steps_per_batch: int = Field(
-        4,
-        ge=1,
-        description="Optimizer steps a generation batch; with 1 the ratio is 1 and clipping does nothing",
+    verdict: float = Field(
+        1.0, ge=0, description="Weight of the verdict: 1 where it equals the label, else 0"
     )
-    learning_rate: float = Field(6e-5, gt=0, description="AdamW learning rate (paper: 1e-6 at 1.5B and 7B)")
-    epsilon: float = Field(0.2, gt=0, description="Lower clip")
-    epsilon_high: float = Field(0.28, gt=0, description="Upper clip (clip-higher keeps the entropy up)")
-    temperature: float = Field(1.0, gt=0, description="Sampling temperature of the group")
-    max_prompt_tokens: int = Field(400, ge=1, description="Longer prompts are left out and counted")
-    max_tokens: int = Field(64, ge=1, description="New tokens a judgment may have")
-    save_every: int = Field(
-        20, ge=1, description="Steps between checkpoints, rounded up to whole batches: what a kill can cost"
+    format: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the form: −1 where there is no verdict in the form asked for (paper, verdict only: 1)",
+    )
+    length: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the length: 0 up to half of grpo.max_tokens, falling to −1 at the limit",
     )
 
     @model_validator(mode="after")
-    def _whole_steps(self) -> Grpo:
-        completions = self.prompts_per_batch * self.generations
-        if completions % self.steps_per_batch:
-            raise ValueError(
-                f"{self.prompts_per_batch} prompts × {self.generations} generations = {completions} completions "
-                f"cannot be cut into steps_per_batch = {self.steps_per_batch} equal steps"
-            )
+    def _something(self) -> Rewards:
+        if not (self.verdict or self.format or self.length):
+            raise ValueError("every reward is switched off; set verdict to 1")
         return self
 
 
+class WarmStart(Part):
+    """A few steps of fine-tuning on prompt → boxed verdict, so that a base that only knows analyses knows the form."""
+
+    steps: int = Field(60, ge=1, description="Optimizer steps before GRPO begins")
+    batch: int = Field(32, ge=1, description="Examples a step")
+    learning_rate: float = Field(3e-4, gt=0, description="AdamW learning rate of these steps")
+    verdicts: Literal["coin", "labels"] = Field(
+        "coin",
+        description="What stands in the box: coin: Positive or Negative at random, so that only the form is taught; "
+        "labels: the training labels, so that GRPO sharpens a classifier",
+    )
+
+
 class TrainJudgeRecipe(Recipe):
-    """Train a generative judge by GRPO: reward 1 where its verdict equals the label."""
+    """Train a generative judge by GRPO: rewarded where its verdict equals the label."""
 
     kind: Literal["train-judge"] = "train-judge"
     name: str | None = Field(
@@ -65,14 +70,41 @@ class TrainJudgeRecipe(Recipe):
     )
     base: str = Field("nano", description="Checkpoint that training starts from")
     prompt: str = Field("judge_nano", description="Prompt of the judge, by name")
+    answer: Literal["analysis", "verdict"] = Field(
+        "analysis",
+        description="analysis: reasons, then the boxed verdict; verdict: the box and nothing else (no chain of thought)",
+    )
+    set: str | None = Field(
+        None, description="A frozen training set, by name; empty: chosen from the store when the run starts"
+    )
     select: Selection = Field(default_factory=lambda: Selection(policy="nano"))
     labels: LabelChoice = Field(default_factory=LabelChoice)
-    grpo: Grpo = Field(default_factory=Grpo)
-    threads: int = Field(
-        1,
-        ge=1,
-        description="CPU threads, where there is no GPU; a small model waits for a second more than it gains",
+    warm_start: WarmStart | None = Field(
+        None, description="Fine-tuning on the form before GRPO; only with answer: verdict"
     )
+    grpo: Grpo = Field(default_factory=Grpo)
+    rewards: Rewards = Field(default_factory=Rewards)
+    eval_every: int | None = Field(
+        None,
+        ge=1,
+        description="Measure held-out accuracy every so many steps; the best checkpoint is kept and becomes the judge "
+        "(its accuracy flatters a little: it was chosen on these chunks). Empty: before and after only",
+    )
+    lora: Lora | None = Field(None, description="Train additions of low rank; empty: all weights")
+    saving: Saving = Field(default_factory=Saving)
+    hardware: Hardware = Field(default_factory=Hardware)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TrainJudgeRecipe:
+        if self.warm_start and self.answer != "verdict":
+            raise ValueError(
+                "warm_start teaches the box alone: set answer to verdict, or name a checkpoint that was fine-tuned "
+                "on analyses as base"
+            )
+        if self.eval_every and self.hardware.processes > 1 and self.hardware.sharding != "ddp":
+            raise ValueError("eval_every needs whole weights on every device: set hardware.sharding to ddp")
+        self.grpo.per_device(self.hardware.processes)
+        return self
 
     def check(self, home: Path) -> None:
         resolve_checkpoint(self.base, home)
@@ -80,6 +112,12 @@ class TrainJudgeRecipe(Recipe):
             check_name(self.name)
         parse_rule(self.labels.rule)
         load_prompt(self.prompt)
+        if self.set is not None:
+            form = read_manifest(home, self.set).form
+            if form != "judge":
+                raise TrainingError(
+                    f"training set {self.set!r} has the form {form!r}; GRPO needs one of form 'judge'"
+                )
 
 
 def train_judge(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, object]:
