@@ -1,13 +1,16 @@
 """A plan: named runs that are parts of one run, in the order of their needs, one or several at a time, resumable.
 
-Each part is a run like any other, with its own row, process and log. A plan that goes on after a stop or a kill leaves
-what is done alone, waits for parts that still run, and resumes the others. Not: what the parts are (loop, laboratory).
+Each part is a run like any other, with its own row, process and log. A part is done when a run of its name is done
+under the very recipe that the plan gives it now; so a plan that goes on after a stop, a kill or a change leaves what
+still holds alone, waits for parts that still run, resumes the unfinished and makes the rest. Not: what the parts are
+(loop, laboratory).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,8 +19,9 @@ from typing import Any
 from app.kinds import resolve_recipe
 from app.processes import Child, log_path, pass_stop_on, reap, start_process
 from app.settings import Settings, get_settings
-from db.errors import RunStateError
+from db.errors import RunStateError, StoreError
 from db.rows import RunRow
+from db.store import Store
 from engine.errors import RecipeError, RunError, StepWiserError
 from engine.recipes import Recipe
 from engine.runs import RunContext
@@ -49,156 +53,195 @@ def execute(
 ) -> dict[str, RunRow]:
     """Work through ``parts``, ``jobs`` at a time; returns those that are done, all of them unless stopped.
 
-    A part that fails does not end the others, only those that need it. ``former``: ids of earlier runs whose parts
-    count as this run's. Raises RunError, once nothing more can be done, naming every part that failed and why.
+    A part that fails does not end the others, only those that need it. ``former``: ids of earlier runs of the same
+    plan, whose parts count. Raises RunError, once nothing more can be done, naming every part that failed and why.
     """
-    return _Execution(ctx, check_plan(parts), jobs, former, settings or get_settings()).work()
+    plan = Plan(parts)
+    return _Execution(ctx, plan, jobs, (*former, ctx.run_id), settings or get_settings()).work()
 
 
-def check_plan(parts: Sequence[Part]) -> dict[str, Part]:
-    """Parts by name. Raises RunError for a name that is used twice or a need that comes later or nowhere."""
-    plan: dict[str, Part] = {}
-    for part in parts:
-        if part.name in plan:
-            raise RunError(f"two parts of the plan are called {part.name!r}")
-        if missing := [name for name in part.needs if name not in plan]:
-            raise RunError(f"part {part.name!r} needs {missing}, which no earlier part is called")
-        plan[part.name] = part
-    return plan
+@dataclass
+class State:
+    """Where a plan stands: parts that are done, those with an unfinished run, and what could start now."""
+
+    done: dict[str, RunRow] = field(default_factory=dict)
+    open: dict[str, RunRow] = field(default_factory=dict)
+    ready: dict[str, Recipe] = field(default_factory=dict)
+    """Parts whose needs are done and that are not; those with an unfinished run are in ``open`` too."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Parts whose recipe cannot work, and why."""
+
+
+class Plan:
+    """Parts in order. Raises RunError for a name that is used twice or a need that no earlier part is called."""
+
+    def __init__(self, parts: Sequence[Part]):
+        self.parts: dict[str, Part] = {}
+        self._recipes: dict[tuple[Any, ...], Recipe | str] = {}
+        self._same: dict[tuple[Any, ...], bool] = {}
+        for part in parts:
+            if part.name in self.parts:
+                raise RunError(f"two parts of the plan are called {part.name!r}")
+            if missing := [name for name in part.needs if name not in self.parts]:
+                raise RunError(f"part {part.name!r} needs {missing}, which no earlier part is called")
+            self.parts[part.name] = part
+
+    def look(self, store: Store, parents: Sequence[int]) -> State:
+        """The state of the plan in the store, from the runs whose parents these are."""
+        rows: dict[str | None, list[RunRow]] = defaultdict(list)
+        for parent in parents:
+            for row in store.children(parent):
+                rows[row.name].append(row)
+        state = State()
+        for name, part in self.parts.items():
+            if any(need not in state.done for need in part.needs):
+                continue
+            key = (name, *(state.done[need].id for need in part.needs))
+            recipe = self._recipe(part, key, state.done)
+            if isinstance(recipe, str):
+                state.refused[name] = recipe
+                continue
+            own = [row for row in rows[name] if self._is_of(row, key, recipe)]
+            if own and own[-1].status == "done":
+                state.done[name] = own[-1]
+                continue
+            state.ready[name] = recipe
+            if own:
+                state.open[name] = own[-1]
+        return state
+
+    def _recipe(self, part: Part, key: tuple[Any, ...], done: Results) -> Recipe | str:
+        if key not in self._recipes:
+            try:
+                self._recipes[key] = resolve_recipe(part.kind, part.recipe(done))
+            except StepWiserError as error:  # the other parts can work all the same
+                self._recipes[key] = str(error)
+        return self._recipes[key]
+
+    def _is_of(self, row: RunRow, key: tuple[Any, ...], recipe: Recipe) -> bool:
+        """Whether the stored recipe means the same; one that today's code cannot read does not."""
+        if (row.id, key) not in self._same:
+            try:
+                self._same[row.id, key] = resolve_recipe(row.kind, row.recipe) == recipe
+            except RecipeError:
+                self._same[row.id, key] = False
+        return self._same[row.id, key]
 
 
 @dataclass
 class _Execution:
     ctx: RunContext[Any]
-    plan: dict[str, Part]
+    plan: Plan
     jobs: int
-    former: Sequence[int]
+    parents: Sequence[int]
     settings: Settings
     children: dict[str, Child] = field(default_factory=dict)
-    adopted: set[str] = field(default_factory=set)
-    """Parts that an earlier attempt started and that still run: their processes are not ours to reap."""
+    started: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     """What became of parts in this attempt that did not end as done; not tried again before the next attempt."""
-    started: set[str] = field(default_factory=set)
     stop_since: float | None = None
 
     def work(self) -> dict[str, RunRow]:
-        rows = self._rows()
-        self.adopted = {name for name, row in rows.items() if row.status == "running"}
         while True:
             self._reap()
-            rows = self._rows()
-            self._settle(rows)
+            state = self.plan.look(self.ctx.store, self.parents)
+            running = {name: row for name, row in state.open.items() if self._runs(name, row)}
+            self._note_failures(state, running)
             if self.ctx.stopping:
-                self._pass_stop_on(rows)
+                self._pass_stop_on(running)
             else:
-                self._start(rows)
-            self._report(rows)
-            if not (self.children or self.adopted):
+                running |= self._start(state, self.jobs - len(running))
+            self._report(state, running)
+            if not running or self._waited_enough():
                 break
             time.sleep(POLL_S)
-        done = {name: row for name, row in self._rows().items() if row.status == "done"}
         if self.failed and not self.ctx.stopping:
             raise RunError(
-                f"{len(self.failed)} of {len(self.plan)} parts did not end well; resume to try them again:\n"
+                f"{len(self.failed)} of {len(self.plan.parts)} parts did not end well; resume to try them again:\n"
                 + "\n".join(f"  {name}: {why}" for name, why in self.failed.items())
             )
-        return done
+        return state.done
 
-    def _rows(self) -> dict[str, RunRow]:
-        """The newest run of each part that has one."""
-        rows: dict[str, RunRow] = {}
-        for parent in (*self.former, self.ctx.run_id):
-            rows |= {row.name: row for row in self.ctx.store.children(parent) if row.name in self.plan}
-        return rows
+    def _runs(self, name: str, row: RunRow) -> bool:
+        """An own process that has not been reaped, or a run that an earlier attempt left and that still beats."""
+        return name in self.children or row.status == "running"
 
     def _reap(self) -> None:
         for name, child in list(self.children.items()):
             if reap(self.ctx.store, self.settings, child):
                 del self.children[name]
-        if (
-            self.adopted
-        ):  # a part whose process was killed falls silent; its heartbeat is all there is to go by
-            self.ctx.store.mark_stalled(self.settings.stalled_after_s)
+        # a run that an earlier attempt left has only its heartbeat to go by
+        self.ctx.store.mark_stalled(self.settings.stalled_after_s)
 
-    def _settle(self, rows: dict[str, RunRow]) -> None:
-        """Notice what ended: a part that was adopted and fell silent may be started again, others have failed."""
-        for name in [name for name in self.adopted if rows[name].status != "running"]:
-            self.adopted.remove(name)
-            self.ctx.log(f"{name}: run {rows[name].id}, left by an earlier attempt, is {rows[name].status}")
-        for name, row in rows.items():
-            if name in self.started and name not in self.children and row.status != "done":
-                self.failed.setdefault(name, self._why(row))
+    def _note_failures(self, state: State, running: Mapping[str, RunRow]) -> None:
+        ended = {
+            name: row for name, row in state.open.items() if name in self.started and name not in running
+        }
+        for name, row in ended.items():
+            why = f"{row.error or 'it was asked to stop'} (log: {log_path(self.settings, row.id)})"
+            self._fail(name, f"run {row.id} {row.status}: {why}")
+        for name, why in state.refused.items():
+            self._fail(name, why)
 
-    def _why(self, row: RunRow) -> str:
-        return f"run {row.id} {row.status}: {row.error or 'it was asked to stop'} (log: {log_path(self.settings, row.id)})"
+    def _fail(self, name: str, why: str) -> None:
+        if name not in self.failed:
+            self.failed[name] = why
+            self.ctx.log(f"{name}: {why}")
 
-    def _start(self, rows: dict[str, RunRow]) -> None:
-        done = {name: row for name, row in rows.items() if row.status == "done"}
-        for name, part in self.plan.items():
-            if len(self.children) + len(self.adopted) >= self.jobs:
-                return
-            busy = name in done or name in self.failed or name in self.children or name in self.adopted
-            if busy or any(need not in done for need in part.needs):
+    def _start(self, state: State, places: int) -> dict[str, RunRow]:
+        """Start up to ``places`` parts; returns their runs."""
+        begun: dict[str, RunRow] = {}
+        for name, recipe in state.ready.items():
+            row = state.open.get(name)
+            if name in self.failed or (row is not None and self._runs(name, row)):
                 continue
+            if len(begun) >= places:
+                break
             try:
-                run = self._claim(part, done, rows.get(name))
-            except StepWiserError as error:  # its recipe cannot work: the other parts can
-                self.failed[name] = str(error)
-                self.ctx.log(f"{name}: {error}")
+                run = self._claim(self.plan.parts[name], recipe, row)
+            except (StepWiserError, StoreError) as error:
+                self._fail(name, str(error))
                 continue
             self.children[name] = start_process(self.settings, run, self._threads())
             self.started.add(name)
-            self.ctx.log(f"{name}: run {run.id} ({part.kind}), attempt {run.attempt}")
+            begun[name] = run
+            self.ctx.log(f"{name}: run {run.id} ({run.kind}), attempt {run.attempt}")
+        return begun
 
     def _threads(self) -> dict[str, str]:
         """Parts that run side by side share the cores; a library left alone would take all of them for each."""
         return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // self.jobs))} if self.jobs > 1 else {}
 
-    def _claim(self, part: Part, done: Results, row: RunRow | None) -> RunRow:
-        """The part's run, marked as running: the one it has, unless its recipe changed since, else a new one."""
-        recipe = resolve_recipe(part.kind, part.recipe(done))
-        if row is not None and not _same_recipe(row, recipe):
-            self.ctx.log(f"{part.name}: its recipe changed; run {row.id} stays as it is, a new one is made")
-            row = None
+    def _claim(self, part: Part, recipe: Recipe, row: RunRow | None) -> RunRow:
+        """The part's unfinished run, or a new one, marked as running. Raises StepWiserError, StoreError."""
         if row is None:
             recipe.check(self.settings.home)
+            data = recipe.model_dump(mode="json")
             run_id = self.ctx.store.create_run(
-                part.kind,
-                recipe.model_dump(mode="json"),
-                self.ctx.actor,
-                parent_id=self.ctx.run_id,
-                name=part.name,
+                part.kind, data, self.ctx.actor, parent_id=self.ctx.run_id, name=part.name
             )
         else:
             run_id = row.id
         return self.ctx.store.claim_child(run_id, os.getpid())
 
-    def _pass_stop_on(self, rows: dict[str, RunRow]) -> None:
-        """Ask every part to stop; own processes are ended after the grace, adopted ones are then left to their stop."""
+    def _pass_stop_on(self, running: Mapping[str, RunRow]) -> None:
+        """Ask every part to stop; own processes are ended after the grace, others see it at their next heartbeat."""
         if self.stop_since is None:
             self.stop_since = time.monotonic()
-            for name in (*self.children, *self.adopted):
+            for row in running.values():
                 with suppress(RunStateError):  # it ended meanwhile
-                    self.ctx.store.request_stop(rows[name].id)
+                    self.ctx.store.request_stop(row.id)
         for child in self.children.values():
             pass_stop_on(child, STOP_GRACE_S)
-        if time.monotonic() - self.stop_since > STOP_GRACE_S:
-            self.adopted.clear()
 
-    def _report(self, rows: dict[str, RunRow]) -> None:
-        done = sum(row.status == "done" for row in rows.values())
+    def _waited_enough(self) -> bool:
+        """After a stop, runs that are not this process's children are not waited for longer than the grace."""
+        waited = self.stop_since is not None and time.monotonic() - self.stop_since > STOP_GRACE_S
+        return waited and not self.children
+
+    def _report(self, state: State, running: Mapping[str, RunRow]) -> None:
         at_work = [
-            f"{name} {row.done:,}/{row.total:,} {row.unit}" if row.total else name
-            for name, row in rows.items()
-            if name in self.children or name in self.adopted
+            f"{name} ({row.done:,} of {row.total:,} {row.unit})" if row.total else name
+            for name, row in running.items()
         ]
-        self.ctx.progress(done, len(self.plan), "runs", "; ".join(at_work))
-
-
-def _same_recipe(row: RunRow, recipe: Recipe) -> bool:
-    """Whether the stored recipe means the same; one that today's code cannot read does not."""
-    try:
-        return resolve_recipe(row.kind, row.recipe) == recipe
-    except RecipeError:
-        return False
+        self.ctx.progress(len(state.done), len(self.plan.parts), "runs", "; ".join(at_work))

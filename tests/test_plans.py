@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import app.processes
-from app.plans import Part, check_plan, execute
+from app.plans import Part, Plan, execute
 from app.settings import Settings
 from app.store import open_or_make_store
 from db.rows import RunRow
@@ -42,7 +42,7 @@ def store(settings: Settings) -> Iterator[Store]:
     store.close()
 
 
-class Plan:
+class Attempts:
     """A plan worked through in this process, attempt after attempt, its parts in processes of their own."""
 
     def __init__(self, store: Store, settings: Settings, parts: Sequence[Part], jobs: int = 1):
@@ -77,7 +77,7 @@ class Plan:
 
 
 def test_parts_run_in_the_order_of_their_needs_and_read_earlier_results(store: Store, settings: Settings):
-    plan = Plan(store, settings, parts_in_a_row(2))
+    plan = Attempts(store, settings, parts_in_a_row(2))
     assert sorted(plan.work()) == ["first", "second"]
     first, second = store.children(plan.run_id)
     assert first.recipe["seed"] == 2 and second.recipe["seed"] == 3, (
@@ -85,7 +85,17 @@ def test_parts_run_in_the_order_of_their_needs_and_read_earlier_results(store: S
     )
     assert second.started_at >= first.ended_at
     assert "attempt 1" in (settings.logs / f"run-{second.id}.log").read_text()
-    assert sorted(plan.work()) == ["first", "second"] and len(plan.rows()) == 2, "what is done stays done"
+    assert sorted(plan.work()) == ["first", "second"] and len(store.children(plan.run_id)) == 2, (
+        "nothing twice"
+    )
+    plan.parts = parts_in_a_row(1)
+    assert {name: row.recipe["seed"] for name, row in plan.work().items()} == {"first": 1, "second": 2}
+    assert len(store.children(plan.run_id)) == 4, "under another recipe it is another run; the old ones stay"
+    later = Attempts(store, settings, parts_in_a_row(2))
+    done = execute(later.context(), later.parts, former=(plan.run_id,), settings=settings)
+    assert {row.id for row in done.values()} == {first.id, second.id}, (
+        "parts of an earlier run of the plan count"
+    )
 
 
 def test_a_broken_part_costs_only_what_needs_it_and_a_resume_tries_it_again(store: Store, settings: Settings):
@@ -95,7 +105,7 @@ def test_a_broken_part_costs_only_what_needs_it_and_a_resume_tries_it_again(stor
         Part("after it", "sample", lambda _: {"seed": 1}, needs=("fails",)),
         Part("other", "sample", lambda _: {"seed": 1}),
     ]
-    plan = Plan(store, settings, parts, jobs=2)
+    plan = Attempts(store, settings, parts, jobs=2)
     with pytest.raises(RunError, match="2 of 4 parts") as problem:
         plan.work()
     assert "not before the second try" in str(problem.value)
@@ -114,7 +124,7 @@ def test_a_broken_part_costs_only_what_needs_it_and_a_resume_tries_it_again(stor
 
 def test_a_stop_reaches_parts_side_by_side_and_a_resume_goes_on(store: Store, settings: Settings):
     parts = [Part(name, "sample", lambda _: {"seed": 30}) for name in ("a", "b", "c")]
-    plan = Plan(store, settings, parts, jobs=2)
+    plan = Attempts(store, settings, parts, jobs=2)
     ctx, join = plan.start()
     wait(lambda: plan.begun("a") and plan.begun("b"))
     assert {row.status for row in plan.rows().values()} == {"running"} and "c" not in plan.rows()
@@ -132,7 +142,7 @@ def test_a_stop_reaches_parts_side_by_side_and_a_resume_goes_on(store: Store, se
 
 
 def test_a_killed_part_goes_on_where_it_was_after_a_resume(store: Store, settings: Settings):
-    plan = Plan(store, settings, [Part("a", "sample", lambda _: {"seed": 6})])
+    plan = Attempts(store, settings, [Part("a", "sample", lambda _: {"seed": 6})])
     _, join = plan.start()
     wait(lambda: plan.begun("a"))
     os.kill(plan.rows()["a"].pid or 0, signal.SIGKILL)
@@ -181,6 +191,6 @@ def test_a_plan_that_cannot_be_worked_through_is_refused():
         return Part(name, "sample", lambda _: {}, needs)
 
     with pytest.raises(RunError, match="two parts of the plan are called 'a'"):
-        check_plan([part("a"), part("a")])
+        Plan([part("a"), part("a")])
     with pytest.raises(RunError, match=r"'b' needs \['c'\]"):
-        check_plan([part("a"), part("b", "a", "c"), part("c")])
+        Plan([part("a"), part("b", "a", "c"), part("c")])
