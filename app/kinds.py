@@ -13,6 +13,7 @@ from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from engine.search.recipes import SearchRecipe
 from training.jobs import TrainJudgeRecipe
+from training.policy_recipes import SelectRecipe
 from training.segment_recipe import SegmentRecipe
 from training.sets.recipe import BuildSetRecipe
 
@@ -119,6 +120,15 @@ KINDS = {
             "training.jobs:train_judge",
             "steps",
             lambda store, recipe: recipe.grpo.steps,
+        ),
+        Kind(
+            "select-solutions",
+            "Select solutions",
+            "Of each problem's correct solutions, the one that a judge likes best becomes a set for fine-tuning.",
+            SelectRecipe,
+            "training.selecting:run",
+            "solutions",
+            lambda store, recipe: store.count_selection(**recipe.select.model_dump())[0],
         ),
         Kind(
             "evaluate-judge",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, case, func, insert, select
 
 from db.labels_store import refresh_caches, votes_query
 from db.rows import JudgeRow, NewJudgment
@@ -110,6 +110,19 @@ class JudgesStore(StoreBase):
                 for chunk_id, judge_id, positive, negative, total in db.execute(votes_query(chunk_ids=batch)):
                     counts = (int(positive), int(negative), int(total - positive - negative))
                     found.setdefault(chunk_id, {})[judge_id] = counts
+        return found
+
+    def chunk_scores(self, judge_id: int, chunk_ids: Iterable[int]) -> dict[int, float]:
+        """{chunk id: score of 0..1} for the chunks this judge has read: the share of its judgments that are positive,
+        or the mean of its own scores where it gives them (a discriminative judge)."""
+        found: dict[int, float] = {}
+        positive = case((Judgment.verdict == "positive", 1.0), else_=0.0)
+        with self.read() as db:
+            for batch in batches(chunk_ids):
+                query = select(Judgment.chunk_id, func.avg(func.coalesce(Judgment.score, positive))).where(
+                    Judgment.judge_id == judge_id, Judgment.chunk_id.in_(batch)
+                )
+                found |= {i: float(score) for i, score in db.execute(query.group_by(Judgment.chunk_id))}
         return found
 
     @property
