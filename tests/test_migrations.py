@@ -113,9 +113,13 @@ def test_a_store_of_the_release_before_keeps_its_rows(url: str):
                 "'done', 'ann', '{}', '{}', '{}', 3, 0, 'judgments', '', '', '{}', false, 1, '2026-01-02 03:04:05')"
             )
         )
+        connection.execute(
+            text("INSERT INTO metrics (run_id, name, step, at) VALUES (1, 'loss', 1, '2026-01-02')")
+        )
     assert upgrade(engine) == ("0001", head_revision())
     store = Store(engine)
     run = store.run(1)
     assert (run.uid, run.done, run.parent_id) == ("u", 3, None)
+    assert list(store.metrics(1)) == ["loss"]
     child = store.create_run("sample", {}, "ann", parent_id=1)
     assert [r.id for r in store.children(1)] == [child]

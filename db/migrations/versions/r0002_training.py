@@ -12,10 +12,11 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("judgments", sa.Column("score", sa.Double(), nullable=True))
     op.add_column("runs", sa.Column("name", sa.String(length=200), nullable=True))
-    with op.batch_alter_table("runs") as runs:
-        runs.add_column(sa.Column("parent_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True))
-        runs.create_foreign_key(op.f("fk_runs_parent_id"), "runs", ["parent_id"], ["id"])
-        runs.create_index(op.f("ix_runs_parent_id"), ["parent_id"])
+    # no batch on SQLite: copying the table would drop rows that others refer to
+    parent = sa.ForeignKey("runs.id", name=op.f("fk_runs_parent_id"))
+    id_type = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    op.add_column("runs", sa.Column("parent_id", id_type, parent, nullable=True), inline_references=True)
+    op.create_index(op.f("ix_runs_parent_id"), "runs", ["parent_id"])
     op.create_table(
         "run_samples",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
