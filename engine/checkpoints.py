@@ -1,4 +1,4 @@
-"""Checkpoints by name: the packaged nano, and every folder below ``home/checkpoints``. Not what is inside one."""
+"""Checkpoints by name: the packaged nano ones, and every folder below ``home/checkpoints``. Not what is inside one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Any
 
 from engine.errors import CheckpointError
 
-PACKAGED = {"nano": Path(__file__).resolve().parents[1] / "training" / "nano" / "checkpoint"}
+_NANO = Path(__file__).resolve().parents[1] / "training" / "nano"
+PACKAGED = {
+    "nano": _NANO / "checkpoint",
+    "nano-plain": _NANO / "segmenter" / "plain_checkpoint",
+    "nano-teacher": _NANO / "segmenter" / "teacher_checkpoint",
+}
 CARD = "stepwiser.json"
 """The file in a trained checkpoint that says which run made it, from what, and what it is for."""
 _NAME = re.compile(r"[\w][\w.+-]*")
