@@ -51,7 +51,7 @@ class Turns:
     rendering: Rendering
     plus: int
     minus: int
-    begin: tuple[int, ...] = ()
+    begin: tuple[int, ...]
 
     @classmethod
     def of(cls, encoder: Encoder, prompt: JudgePrompt, rendering: Rendering, name: str) -> Turns:
@@ -60,8 +60,8 @@ class Turns:
         Raises CheckpointError where one of them is not one token there, or where a turn changes what stands before it;
         LLMError for ``chat`` without a template.
         """
+        begin = tuple(encoder.encode(""))
         if rendering == "plain":
-            begin = tuple(encoder.encode(""))
             marks = [encoder.encode(mark)[len(begin) :] for mark in "+-"]
             if any(len(mark) != 1 for mark in marks) or marks[0] == marks[1]:
                 raise CheckpointError(
@@ -85,7 +85,7 @@ class Turns:
                 f"checkpoint {name!r}: in its chat template '+' and '-' are not one token each after the assistant's "
                 f"opening (token ids {marks[0][:4]} and {marks[1][:4]}); set rendering to plain"
             )
-        return cls(encoder, prompt, rendering, plus, minus)
+        return cls(encoder, prompt, rendering, plus, minus, begin)
 
     def ask(self, problem: str, chunks: Sequence[str], marks: Sequence[str]) -> tuple[int, ...]:
         """Token ids up to the mark of the last chunk, which is asked for; ``marks`` are those of the chunks before."""

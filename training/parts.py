@@ -96,7 +96,13 @@ class Sft(Part):
     """Supervised fine-tuning: the loss of given answers."""
 
     steps: int = Field(200, ge=1, description="Optimizer steps")
-    batch: int = Field(32, ge=1, description="Examples a step")
+    batch: int = Field(32, ge=1, description="Examples a step; with packing: packed sequences a step")
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="Examples that go through the model at once on a device: less memory, the same result; "
+        "empty: all of a step",
+    )
     learning_rate: float = Field(1e-5, gt=0, description="AdamW learning rate, after the warm-up")
     warmup: int = Field(10, ge=0, description="Steps until the learning rate is reached")
     max_tokens: int = Field(
@@ -105,3 +111,16 @@ class Sft(Part):
     packing: bool = Field(
         False, description="Put several examples into one sequence of max_tokens (GPUs gain much)"
     )
+
+    def per_device(self, processes: int) -> int:
+        """Examples that go through the model at once on one of ``processes`` devices.
+
+        Raises ValueError where a step cannot be cut evenly.
+        """
+        size = self.micro_batch or self.batch // processes
+        if not size or self.batch % (size * processes):
+            raise ValueError(
+                f"{self.batch} examples a step cannot be cut over {processes} processes"
+                + (f" with micro_batch = {self.micro_batch}" if self.micro_batch else "")
+            )
+        return size
