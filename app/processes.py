@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from app.settings import Settings
 from db.rows import RunRow
 from db.store import Store
+from training.hardware import launch_command
+from training.parts import Hardware
 
 MODULE = "app.worker"
 """What a run's own process executes: ``python -m MODULE run ID ATTEMPT``."""
@@ -42,7 +45,7 @@ def start_process(settings: Settings, run: RunRow, env: dict[str, str] | None = 
     place = {"STEPWISER_HOME": str(settings.home), "STEPWISER_DATABASE_URL": settings.database_url}
     with log_path(settings, run.id).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, "run", str(run.id), str(run.attempt)],
+            launch_command(_hardware(run), run.id, run.attempt, module=MODULE),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -52,14 +55,36 @@ def start_process(settings: Settings, run: RunRow, env: dict[str, str] | None = 
     return Child(run.id, process)
 
 
+def _hardware(run: RunRow) -> Hardware | None:
+    """The hardware part of the run's recipe; None for kinds that train nothing."""
+    part = run.recipe.get("hardware")
+    return Hardware.model_validate(part) if part else None
+
+
 def pass_stop_on(child: Child, grace_s: float = STOP_GRACE_S) -> None:
     """Ask the process to stop; call it again and again: after ``grace_s`` seconds it is ended with its group."""
     now = time.monotonic()
     if child.stop_since is None:
         child.stop_since = now
-        child.process.send_signal(signal.SIGTERM)
+        for process in _workers(child):
+            process.send_signal(signal.SIGTERM)
     elif now - child.stop_since > grace_s:
         os.killpg(child.process.pid, signal.SIGKILL)
+
+
+def _workers(child: Child) -> list[psutil.Process]:
+    """The processes that do the run's work: a launcher would end its own before they have saved."""
+    with suppress(psutil.NoSuchProcess):
+        first = psutil.Process(child.process.pid)
+        ranks = [p for p in first.children() if "RANK" in _environment(p)]
+        return ranks if ranks and "RANK" not in _environment(first) else [first]
+    return []
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    with suppress(psutil.Error):
+        return process.environ()
+    return {}
 
 
 def reap(store: Store, settings: Settings, child: Child) -> bool:
@@ -73,6 +98,11 @@ def reap(store: Store, settings: Settings, child: Child) -> bool:
         store.finish_run(
             run.id,
             "stopped" if child.stop_since is not None else "failed",
-            error=f"its process ended with code {code} before it could say why; see {log_path(settings, run.id)}",
+            error=f"{_ending(code)} before it could say why; see {log_path(settings, run.id)}",
         )
     return True
+
+
+def _ending(code: int) -> str:
+    why = " (killed: most often by the system, for want of memory)" if code == -signal.SIGKILL else ""
+    return f"its process ended with code {code}{why}"

@@ -1,6 +1,7 @@
 """The worker: takes queued runs one at a time and starts each in a process group of its own.
 
-``python -m app.worker`` is the worker; ``python -m app.worker run ID ATTEMPT`` is what it starts. A worker that is
+``python -m app.worker`` is the worker, ``python -m app.worker until ID`` one that ends when that run has ended;
+``python -m app.worker run ID ATTEMPT`` is what both start. A worker that is
 ended asks its run to stop first; one that is killed leaves the run going, and the next worker sees its heartbeat.
 """
 
@@ -12,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import psutil
@@ -65,6 +67,10 @@ class Worker:
             return
         self.child = start_process(self.settings, run)
 
+    def ended(self, run_id: int) -> bool:
+        """Whether that run has ended and its process is cleared away."""
+        return self.child is None and self.store.run(run_id).ended_at is not None
+
     def _pass_stop_on(self, child: Child) -> None:
         if self.ending or self.store.run(child.run_id).stop_requested:
             pass_stop_on(child)
@@ -90,8 +96,10 @@ def run_one(run_id: int, attempt: int) -> int:
         run.actor,
         result=dict(run.result or {}),
         resumed=attempt > 1,
+        main=int(os.environ.get("RANK", "0")) == 0,  # a launcher of several processes numbers them
     )
-    store.set_run_pid(run_id, os.getpid())
+    if ctx.main:
+        store.set_run_pid(run_id, os.getpid())
     return 0 if execute(ctx, kind.load()) in ("done", "stopped") else 1
 
 
@@ -99,7 +107,8 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"]:
         return run_one(int(arguments[1]), int(arguments[2]))
     settings = get_settings()
-    Worker(open_store(settings), settings).serve()
+    worker = Worker(open_store(settings), settings)
+    worker.serve(until=partial(worker.ended, int(arguments[1])) if arguments[:1] == ["until"] else None)
     return 0
 
 

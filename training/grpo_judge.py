@@ -22,11 +22,9 @@ from training.callbacks import run_callback, step_of, trainer_state
 from training.held_out import Accuracy, measure, measure_model
 from training.rewards import JudgeReward, Samples
 from training.sets import (
-    CountTokens,
     Example,
     TrainingSet,
-    label_examples,
-    read_frozen,
+    examples_for,
     read_manifest,
     read_set,
     write_set,
@@ -114,32 +112,16 @@ def _examples(ctx: RunContext[TrainJudgeRecipe], base: Path, folder: Path) -> Tr
     def count_tokens(texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in tokenizer(list(texts), verbose=False)["input_ids"]]
 
-    if ctx.recipe.set:
-        data = fitting(read_frozen(ctx.home, ctx.recipe.set), ctx.recipe.grpo.max_prompt_tokens, count_tokens)
-    else:
-        data = label_examples(ctx.store, ctx.recipe, count_tokens)
+    longest = ctx.recipe.grpo.max_prompt_tokens
+    data = examples_for(ctx.store, ctx.home, ctx.recipe, count_tokens=count_tokens, max_tokens=longest)
+    if {example.label for example in data.train} != {"+", "-"}:
+        raise TrainingError(
+            f"of training set {ctx.recipe.set!r} {len(data.train)} examples have prompts of at most {longest} tokens, "
+            "and + and - are not both among them; raise grpo.max_prompt_tokens or build another set"
+        )
     write_set(data, kept)
     ctx.log("examples: " + ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in data.counts.items()))
     return data
-
-
-def fitting(data: TrainingSet, max_tokens: int, count_tokens: CountTokens) -> TrainingSet:
-    """A frozen set without the prompts that are too long for this recipe; how many those are is counted.
-
-    Raises TrainingError where that leaves nothing, or one class, to train on.
-    """
-    parts = {}
-    for name, rows in (("train", data.train), ("held_out", data.held_out)):
-        lengths = count_tokens([row.prompt for row in rows]) if rows else []
-        parts[name] = tuple(row for row, n in zip(rows, lengths, strict=True) if n <= max_tokens)
-    dropped = len(data.train) + len(data.held_out) - len(parts["train"]) - len(parts["held_out"])
-    if {row.label for row in parts["train"]} != {"+", "-"}:
-        raise TrainingError(
-            f"of {len(data.train)} examples to train on {len(parts['train'])} have prompts of at most {max_tokens} "
-            "tokens, and + and - are not both among them; raise grpo.max_prompt_tokens or build another set"
-        )
-    counts = data.counts | {name: len(rows) for name, rows in parts.items()} | {"too_long_here": dropped}
-    return TrainingSet(parts["train"], parts["held_out"], counts)
 
 
 def _set_facts(ctx: RunContext[TrainJudgeRecipe], data: TrainingSet) -> dict[str, Any]:
