@@ -11,8 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app import segmenter
+from app.lab_commands import lab_app
 from app.set_commands import set_app
 from app.settings import get_settings
+from app.smollm2 import smollm2_app
 from db.errors import StoreError
 from engine.errors import StepWiserError
 
@@ -26,6 +29,7 @@ bench_app = typer.Typer(
 for name, group in (("db", db_app), ("sample", sample_app), ("nano", nano_app), ("bench", bench_app)):
     app.add_typer(group, name=name)
 app.add_typer(set_app, name="set")
+app.add_typer(lab_app, name="lab")
 
 console = Console(highlight=False)
 Set = Annotated[list[str] | None, typer.Option("--set", help="Set a field: --set draws.temperature=0.7")]
@@ -234,6 +238,11 @@ def nano_train(
     from app.nano import train
 
     train(get_settings(), out, recipe, set_ or [], console)
+
+
+nano_app.command("segmenter")(segmenter.make)
+nano_app.command("self-segment")(segmenter.chain)
+app.add_typer(smollm2_app, name="smollm2")
 
 
 @nano_app.command("report")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from app.lab.recipe import LabRecipe
 from db.store import Store
 from engine.errors import RecipeError
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
@@ -156,6 +157,15 @@ KINDS = {
             "engine.pipeline.searching:run",
             "solutions",
             _searched,
+        ),
+        Kind(
+            "lab",
+            "Run the laboratory",
+            "The paper's comparisons rerun in the nano world: hours, as runs of the other kinds.",
+            LabRecipe,
+            "app.lab.run:run",
+            "runs",
+            lambda store, recipe: recipe.parts,
         ),
     )
 }

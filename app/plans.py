@@ -26,7 +26,9 @@ from engine.errors import RecipeError, RunError, StepWiserError
 from engine.recipes import Recipe
 from engine.runs import RunContext
 
-POLL_S = 0.5
+POLL_S = 0.2
+LOOK_S = 3.0
+"""Between two looks at the store, while no part ends."""
 STOP_GRACE_S = 60.0
 """Less than the worker gives the whole plan, so that the plan itself can end in order."""
 Results = Mapping[str, RunRow]
@@ -154,13 +156,21 @@ class _Execution:
             self._report(state, running)
             if not running or self._waited_enough():
                 break
-            time.sleep(POLL_S)
+            self._wait()
         if self.failed and not self.ctx.stopping:
             raise RunError(
                 f"{len(self.failed)} of {len(self.plan.parts)} parts did not end well; resume to try them again:\n"
                 + "\n".join(f"  {name}: {why}" for name, why in self.failed.items())
             )
         return state.done
+
+    def _wait(self) -> None:
+        """Until a process ends, a stop is asked for, or it is time to look again."""
+        until, stopping = time.monotonic() + LOOK_S, self.ctx.stopping
+        while time.monotonic() < until and self.ctx.stopping == stopping:
+            if any(child.process.poll() is not None for child in self.children.values()):
+                return
+            time.sleep(POLL_S)
 
     def _runs(self, name: str, row: RunRow) -> bool:
         """An own process that has not been reaped, or a run that an earlier attempt left and that still beats."""
