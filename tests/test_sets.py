@@ -230,3 +230,24 @@ def test_only_selected_trajectories_are_used(tmp_path: Path) -> None:
         label_examples(store, other, characters)
     first = recipe().model_copy(update={"select": recipe().select.model_copy(update={"limit": 1})})
     assert {e.chunk_id for e in label_examples(store, first, characters).train} == set(chunks[:3])
+
+
+def test_what_follows_the_first_negative_label_is_left_out_where_asked():
+    def solution(first: int, trajectory: int) -> list[Labelled]:
+        values = [SURE_PLUS, SURE_MINUS, SURE_PLUS, SURE_MINUS]
+        return [labelled(first + i, pair, 1, trajectory_id=trajectory) for i, pair in enumerate(values)]
+
+    chunks = solution(1, 1) + solution(11, 2)
+    kept = chosen(chunks, until_first_negative=True)
+    assert sorted(e.chunk_id for e in kept.train) == [1, 2, 11, 12]
+    assert (kept.counts["after_negative"], kept.counts["by_rule"]) == (4, 4)
+    assert chosen(chunks).counts["after_negative"] == 0
+
+
+def test_an_unsure_negative_does_not_end_a_solution():
+    chunks = [
+        labelled(i, pair, 1, trajectory_id=1)
+        for i, pair in enumerate([UNSURE_MINUS, SURE_PLUS, SURE_MINUS], 1)
+    ]
+    kept = chosen(chunks, until_first_negative=True, min_confidence=0.8)
+    assert sorted(e.chunk_id for e in kept.train) == [2, 3]

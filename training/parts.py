@@ -24,6 +24,11 @@ class LabelFilter(Part):
         None,
         description="Keep only labels that the majority vote of this judge repeats (a person's label is never left out)",
     )
+    until_first_negative: bool = Field(
+        False,
+        description="Leave out what follows a solution's first negative label: a sound chunk after an error is neither "
+        "clearly right nor wrong (PRM800K stops there)",
+    )
     balance: bool = Field(
         True, description="Down-sample the majority class to 1:1 (paper: without it 60.5 → 47.9)"
     )

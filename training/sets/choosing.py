@@ -13,7 +13,7 @@ from engine.labels import Rule, confidence, effective_label, label, parse_rule
 from training.parts import LabelFilter
 from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
 
-REASONS = ("chunks", "by_rule", "reviewed", "unlabelled", "unsure", "unvoted", "contradicted")
+REASONS = ("chunks", "by_rule", "reviewed", "unlabelled", "unsure", "unvoted", "contradicted", "after_negative")
 """What became of the selected chunks, as counts: all of them, then ``chunk_label``'s reasons."""
 
 
@@ -38,14 +38,22 @@ def choose(
 
 
 def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[Example], Counter[str]]:
-    """(examples with the label that counts, how many chunks went which way). Raises RecipeError."""
+    """(examples with the label that counts, how many chunks went which way). Raises RecipeError.
+
+    A solution's chunks come in their order.
+    """
     rule = parse_rule(choice.rule)
     counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
     kept: list[Example] = []
+    ended: set[int] = set()
     for chunk in chunks:
         counts["chunks"] += 1
         given, why = chunk_label(chunk, rule, choice)
+        if given and chunk.trajectory_id in ended:
+            given, why = None, "after_negative"
         counts[why] += 1
+        if given == "-" and choice.until_first_negative:
+            ended.add(chunk.trajectory_id)
         if given:
             by_rule = why == "by_rule"
             kept.append(
