@@ -13,7 +13,16 @@ from engine.labels import Rule, confidence, effective_label, label, parse_rule
 from training.parts import LabelFilter
 from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
 
-REASONS = ("chunks", "by_rule", "reviewed", "unlabelled", "unsure", "unvoted", "contradicted", "after_negative")
+REASONS = (
+    "chunks",
+    "by_rule",
+    "reviewed",
+    "unlabelled",
+    "unsure",
+    "unvoted",
+    "contradicted",
+    "after_negative",
+)
 """What became of the selected chunks, as counts: all of them, then ``chunk_label``'s reasons."""
 
 

@@ -22,6 +22,8 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _DASHES = str.maketrans({dash: "-" for dash in "‐‑‒–—−"} | {"×": "*", "·": "*", "÷": "/"})
 _QUOTES = re.compile(r"[‘’“”„«»「」《》`$\\]")
 TRIPLE = 3
+STAND_FOR = 8
+"""From so many like problems on, a further one need not be compared with: a thousand copies cost no million pairs."""
 
 
 def words_of(text: str) -> tuple[list[str], tuple[str, ...]]:
@@ -49,9 +51,9 @@ def words_of(text: str) -> tuple[list[str], tuple[str, ...]]:
 def near_duplicates(texts: Mapping[int, str], threshold: float) -> dict[int, int]:
     """{problem: the least id among its near-duplicates, itself included}; ``threshold`` 0: every one for itself.
 
-    Exact at every threshold, and its cost follows the pairs that share a rare triple instead of all pairs (prefix
-    filtering: Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", 2007). Likeness is passed on: where
-    a is like b and b is like c, the three are together.
+    Exact (but for ``STAND_FOR``), and the cost follows the pairs that share a rare triple instead of all pairs
+    (prefix filtering: Bayardo, Ma and Srikant, "Scaling up all pairs similarity search", 2007). Likeness is passed
+    on: where a is like b and b is like c, the three are together.
     """
     if not threshold:
         return {problem: problem for problem in texts}
@@ -92,7 +94,8 @@ def _alike(
 ) -> Iterator[tuple[int, int]]:
     """Pairs with the same numbers and operators whose Jaccard similarity is ``threshold`` or more.
 
-    Two sets that similar share one of each one's rarest ``size - ceil(threshold · size) + 1`` triples.
+    Two sets that similar share one of each one's rarest ``size - ceil(threshold · size) + 1`` triples. A problem that
+    is like ``STAND_FOR`` others already is no candidate for later ones: those stand for it.
     """
     often = Counter(shingle for one in shingles for shingle in one)
     seen: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = defaultdict(list)
@@ -100,13 +103,13 @@ def _alike(
         rarest = sorted(one, key=lambda shingle: (often[shingle], shingle))
         # the hair below keeps a product such as 0.8 · 5 from being rounded up a whole step
         prefix = rarest[: len(one) - math.ceil(threshold * len(one) - 1e-9) + 1]
-        candidates: set[int] = set()
-        for shingle in prefix:
-            if often[shingle] > 1:
-                others = seen[exact[place], shingle]
-                candidates.update(others)
-                others.append(place)
-        for other in candidates:
+        lists = [seen[exact[place], shingle] for shingle in prefix if often[shingle] > 1]
+        like = 0
+        for other in {other for others in lists for other in others}:
             common = len(one & shingles[other])
             if common >= threshold * (len(one) + len(shingles[other]) - common) - 1e-9:
+                like += 1
                 yield other, place
+        if like < STAND_FOR:
+            for others in lists:
+                others.append(place)

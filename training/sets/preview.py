@@ -1,4 +1,4 @@
-"""What a recipe's set would hold, from stored counts alone: no texts are read and no tokens are counted."""
+"""What a recipe's set would hold, from stored counts: no solution's text is read and no tokens are counted."""
 
 from __future__ import annotations
 
