@@ -37,6 +37,7 @@ page = st.navigation(
         ),
         st.Page("views/trajectory.py", title="Trajectory", icon=":material/timeline:", url_path="trajectory"),
         st.Page("views/runs.py", title="Runs", icon=":material/play_circle:", url_path="runs"),
+        st.Page("views/data.py", title="Data", icon=":material/dataset:", url_path="data"),
         st.Page("views/rewards.py", title="Rewards", icon=":material/bar_chart:", url_path="rewards"),
     ],
     position="top",
