@@ -14,9 +14,10 @@ from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from engine.search.recipes import SearchRecipe
 from training.jobs import TrainJudgeRecipe
-from training.policy_recipes import SelectRecipe
+from training.policy_recipes import SelectRecipe, TrainPolicyRecipe
 from training.segment_recipe import SegmentRecipe
 from training.sets.recipe import BuildSetRecipe
+from training.sft_recipes import DiscriminativeRecipe, RsftJudgeRecipe, SftRecipe
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,33 @@ KINDS = {
             lambda store, recipe: recipe.grpo.steps,
         ),
         Kind(
+            "train-judge-sft",
+            "Train a + / − judge",
+            "Fine-tuning on labels alone: a judge that answers + or − behind every chunk, and whose score is p(+).",
+            DiscriminativeRecipe,
+            "training.discriminative:run",
+            "steps",
+            lambda store, recipe: recipe.sft.steps,
+        ),
+        Kind(
+            "train-judge-rsft",
+            "Fine-tune a judge",
+            "No reinforcement: rationales with the right verdict are kept, and the judge is fine-tuned on them.",
+            RsftJudgeRecipe,
+            "training.rsft_judge:run",
+            "steps",
+            lambda store, recipe: recipe.sft.steps,
+        ),
+        Kind(
+            "train-sft",
+            "Fine-tune a policy",
+            "The completions of a frozen set are learnt: chunked solutions, or those that were selected.",
+            SftRecipe,
+            "training.sft:run",
+            "steps",
+            lambda store, recipe: recipe.sft.steps,
+        ),
+        Kind(
             "select-solutions",
             "Select solutions",
             "Of each problem's correct solutions, the one that a judge likes best becomes a set for fine-tuning.",
@@ -130,6 +158,15 @@ KINDS = {
             "training.selecting:run",
             "solutions",
             lambda store, recipe: store.count_selection(**recipe.select.model_dump())[0],
+        ),
+        Kind(
+            "train-policy",
+            "Train a policy",
+            "GRPO: a policy is rewarded by a judge for its chunks and by the grader for its answer.",
+            TrainPolicyRecipe,
+            "training.grpo_policy:run",
+            "steps",
+            lambda store, recipe: recipe.grpo.steps,
         ),
         Kind(
             "evaluate-judge",

@@ -66,7 +66,9 @@ class SftRecipe(SupervisedRecipe):
         description="Prompt that the set's prompts were filled from, by name: the checkpoint's card says to use it",
     )
     chat: bool = Field(
-        False, description="Put each prompt through the tokenizer's chat template (instruction-tuned bases)"
+        False,
+        description="Put each prompt through the tokenizer's chat template, for use elsewhere: the runs of this "
+        "program ask policies in plain text, and so should the training of theirs",
     )
     sft: Sft = Field(default_factory=lambda: Sft(steps=200, batch=32, learning_rate=3e-4))
 
