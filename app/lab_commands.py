@@ -66,8 +66,9 @@ def status(quick: Quick = False) -> None:
     _show_open(found)
     left, unknown = time_left(counted, found.recipe.jobs)
     if found.missing:
-        more = f", and the {', '.join(unknown)} parts, of which none is measured yet" if unknown else ""
-        console.print(f"about {duration(left)} left{more}")
+        parts = [f"about {duration(left)}"] if left else []
+        parts += [f"{', '.join(unknown)}: not measured yet"] if unknown else []
+        console.print(f"left: {'; '.join(parts)}", soft_wrap=True)
     if row.error:
         console.print(Text(row.error))
 
