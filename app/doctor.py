@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import psutil
-
+from app.machine import GIB, this_machine
 from app.settings import Settings
 from app.store import open_store
 from db.errors import StoreError
@@ -27,21 +25,6 @@ class Finding:
     ok: bool | None
     found: str
     needs: str = ""
-
-
-def attached_gpus() -> list[str]:
-    """Name and memory of each NVIDIA GPU, as nvidia-smi tells; empty without one."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    asked = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    return (
-        [line.strip() for line in asked.stdout.splitlines() if line.strip()] if asked.returncode == 0 else []
-    )
 
 
 def _package(name: str) -> str | None:
@@ -86,7 +69,8 @@ def _disk(home: Path) -> Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Everything a run depends on."""
-    memory, gpus = psutil.virtual_memory(), attached_gpus()
+    machine = this_machine()
+    gpus = [str(gpu) for gpu in machine.gpus]
     python = ".".join(str(part) for part in sys.version_info[:3])
     return [
         Finding(
@@ -95,8 +79,10 @@ def examine(settings: Settings) -> list[Finding]:
             python,
             "" if sys.version_info >= (3, 11) else "3.11 or newer",
         ),
-        Finding("CPU", True, f"{psutil.cpu_count()} cores"),
-        Finding("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free"),
+        Finding("CPU", True, f"{machine.cores} cores"),
+        Finding(
+            "memory", True, f"{machine.memory_free / GIB:.1f} of {machine.memory_total / GIB:.1f} GiB free"
+        ),
         Finding(
             "GPU", True if gpus else None, "; ".join(gpus) or "none", "" if gpus else "nano runs on the CPU"
         ),

@@ -1,19 +1,24 @@
-"""One run: live progress, curves, log, result, and what it was started from. Stop and Resume are its only writes."""
+"""One run: live progress, its parts, log, and what it was started from. Stop and Resume are its only writes.
+
+Curves and completions are in ``runs_training``, the result in ``runs_results``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 import yaml
 
+from app.kinds import KINDS
 from app.processes import log_path
 from app.settings import get_settings
+from app.views.runs_parts import show_parent, show_parts
+from app.views.runs_results import show_result
+from app.views.runs_training import show_alarms, show_curves, show_samples
 from app.widgets.access import get_store
-from app.widgets.charts import CONFIG, curve
 from app.widgets.chips import status_chip
 from app.widgets.empty import no_such
 from app.widgets.here import here_button
@@ -22,13 +27,13 @@ from app.widgets.run_words import ALIVE, amount_text, kind_title, rate_text, sha
 from app.widgets.safe_text import escape_line
 from app.widgets.when import ago, lasting, stamp
 from db.errors import NotFoundError, StoreError
-from db.rows import MetricRow, RunRow
+from db.rows import RunRow
 
 EVERY_S = 2
+"""Between two looks at progress and log."""
 LOG_BYTES = 24_000
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-FIRST_CURVES = ("reward", "frac_reward_zero_std", "entropy", "tokens_per_s")
-"""Curves that come first, where a run has them; the others follow by name."""
+CURVES_EVERY_S = 4
 
 
 def show_run(given: str) -> None:
@@ -42,21 +47,26 @@ def show_run(given: str) -> None:
     here_button("All runs", {}, key="all-runs", icon=":material/arrow_back:")
     if run is None:
         return
-    st.title(f"Run {run.id} · {kind_title(run.kind)}", anchor=False)
-    every = EVERY_S if run.status in ALIVE else None
-    live(_live, every=every)(run.id, run.status)
+    part = f" · {escape_line(run.name, limit=60)}" if run.name else ""
+    st.title(f"Run {run.id} · {kind_title(run.kind)}{part}", anchor=False)
+    show_parent(run)
+    alive = run.status in ALIVE
+    live(_live, every=EVERY_S if alive else None)(run.id, run.status)
+    live(show_curves, every=CURVES_EVERY_S if alive else None)(run.id)
+    live(show_samples, every=5 * CURVES_EVERY_S if alive else None)(run.id)
+    live(_log, every=EVERY_S if alive else None)(run.id)
     _started_from(run)
 
 
 def _live(run_id: int, status_before: str) -> None:
-    """All that changes while the run works. A change of status redraws the whole page once."""
+    """What every heartbeat changes. A change of status redraws the whole page once."""
     run = get_store().run(run_id)
     _status_line(run)
     _buttons(run)
     _progress(run)
-    _result(run)
-    _curves(run)
-    _log(run)
+    show_alarms(run)
+    show_parts(run)
+    show_result(run)
     if (status_before in ALIVE) != (run.status in ALIVE):
         st.rerun()
 
@@ -104,19 +114,22 @@ def _span(run: RunRow, until: Any) -> str:
 
 
 def _buttons(run: RunRow) -> None:
+    trains = run.kind.startswith("train-")
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.status in ("queued", "running", "stalled"):
             asked = run.stop_requested and run.status == "running"
             st.button(
-                "Stopping …" if asked else "Stop",
+                "Stopping …" if asked else "Stop and save" if trains else "Stop",
                 key=f"stop-{run.id}",
                 icon=":material/stop:",
                 disabled=asked,
                 on_click=_stop,
                 args=(run.id,),
-                help="It finishes the batch in hand and can be resumed",
+                help="It saves a checkpoint after the batch in hand; Resume goes on from there, on the same curve"
+                if trains
+                else "It finishes the batch in hand and can be resumed",
             )
-        if shown_status(run) in ("stopped", "failed", "stalled"):
+        if shown_status(run) in ("stopped", "failed", "stalled") and run.parent_id is None:
             st.button(
                 "Resume",
                 key=f"resume-{run.id}",
@@ -124,17 +137,31 @@ def _buttons(run: RunRow) -> None:
                 type="primary",
                 on_click=_resume,
                 args=(run.id,),
-                help="Goes on where it was; nothing that is done is done again",
+                help="Goes on from its last checkpoint, on the same curve, with the same recipe"
+                if trains
+                else "Goes on where it was; nothing that is done is done again",
             )
-        here_button(
-            "Again, with changes",
-            {"new": run.kind, "like": str(run.id)},
-            key="again",
-            icon=":material/replay:",
-            help="Opens the form with this run's recipe filled in",
-        )
+        if run.kind in KINDS:
+            _again(run)
     if problem := st.session_state.pop(f"run-problem-{run.id}", None):
         st.error(escape_line(problem, limit=400), icon=":material/error:")
+
+
+def _again(run: RunRow) -> None:
+    here_button(
+        "Again, with changes",
+        {"new": run.kind, "like": str(run.id)},
+        key="again",
+        icon=":material/replay:",
+        help="Opens the form with this run's recipe filled in",
+    )
+    here_button(
+        "Compare",
+        {"view": "compare", "runs": str(run.id)},
+        key="compare",
+        icon=":material/compare_arrows:",
+        help="Curves, recipes and results beside those of other runs of this kind",
+    )
 
 
 def _stop(run_id: int) -> None:
@@ -153,60 +180,6 @@ def _resume(run_id: int) -> None:
         st.session_state[f"run-problem-{run_id}"] = str(error)
 
 
-def _result(run: RunRow) -> None:
-    """What came of it, and where to go from here."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if run.kind in ("sample", "rollout", "judge") and run.done:
-            target = {"run": str(run.id)} if run.kind == "sample" else _selected(run)
-            st.page_link(
-                "views/trajectories.py",
-                label="Its trajectories",
-                icon=":material/list_alt:",
-                query_params=target,
-            )
-        if run.kind == "sample" and run.done:
-            target = {"new": "rollout", "set": f"select.from_run={run.id}"}
-            here_button("Roll them out", target, key="next-step", icon=":material/account_tree:")
-        checkpoint = run.result.get("checkpoint")
-        if run.kind == "train-judge" and run.status == "done" and isinstance(checkpoint, str):
-            target = {"new": "judge", "set": f"llm.checkpoint={checkpoint}"}
-            here_button("Judge with this checkpoint", target, key="next-step", icon=":material/gavel:")
-    if run.result:
-        with st.container(border=True):
-            st.caption("Result")
-            text = yaml.safe_dump(run.result, sort_keys=False, allow_unicode=True)
-            st.code(text.rstrip(), language="yaml", wrap_lines=True)
-
-
-def _selected(run: RunRow) -> dict[str, str]:
-    """The list's filters for what a run worked on."""
-    select = run.recipe.get("select") or {}
-    named = {"dataset": select.get("dataset"), "policy": select.get("policy"), "run": select.get("from_run")}
-    return {name: str(value) for name, value in named.items() if value is not None}
-
-
-def _curves(run: RunRow) -> None:
-    series = {name: rows for name, rows in get_store().metrics(run.id).items() if rows}
-    if not series:
-        if run.kind == "train-judge" and run.status in ALIVE:
-            st.caption("The reward curve appears with the first optimizer step.")
-        return
-    order = [name for name in FIRST_CURVES if name in series] + sorted(set(series) - set(FIRST_CURVES))
-    _chart(run, order[0], series[order[0]])
-    if rest := order[1:]:
-        with st.expander(f"{len(rest)} more curves", expanded=len(rest) <= 3):
-            for start in range(0, len(rest), 3):
-                for column, name in zip(st.columns(3), rest[start : start + 3], strict=False):
-                    with column:
-                        _chart(run, name, series[name], small=True)
-
-
-def _chart(run: RunRow, name: str, rows: Sequence[MetricRow], *, small: bool = False) -> None:
-    figure = curve(name, [row.step for row in rows], [row.value for row in rows], small=small)
-    said = f"{name}: {len(rows)} steps, last {rows[-1].value} at step {rows[-1].step}"
-    st.plotly_chart(figure, key=f"curve-{run.id}-{name}", config=CONFIG, alt=said)
-
-
 def log_tail(path: Path) -> str:
     """The end of a log as plain text: whole lines, without colours and control characters."""
     try:
@@ -222,7 +195,8 @@ def log_tail(path: Path) -> str:
     return _CONTROL.sub("", "\n".join(lines)).rstrip()
 
 
-def _log(run: RunRow) -> None:
+def _log(run_id: int) -> None:
+    run = get_store().run(run_id)
     path = log_path(get_settings(), run.id)
     if text := log_tail(path):
         st.caption("Log, newest lines last")

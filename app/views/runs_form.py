@@ -1,71 +1,27 @@
 """A form made from a kind's recipe: one widget a field, nested parts folded. Not what happens on Start (``runs_new``).
 
 Values live in the session under keys made of kind, base and path, so ``collect`` reads what is on screen even when
-the script that drew it was interrupted.
+the script that drew it was interrupted. What fields are called and which come first is in ``runs_fields``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import streamlit as st
-from pydantic import BaseModel
+import yaml
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from app.kinds import Kind
-
-COMMON: Mapping[str, tuple[str, ...]] = {
-    "sample": ("dataset", "n", "limit", "llm.checkpoint", "draws.temperature", "seed", "generate"),
-    "rollout": ("select.dataset", "select.policy", "select.from_run", "m", "llm.checkpoint", "select.limit"),
-    "judge": ("llm.checkpoint", "k", "name", "select.dataset", "select.from_run", "select.limit"),
-    "train-judge": ("name", "base", "grpo.steps", "grpo.learning_rate", "labels.rule", "select.dataset"),
-}
-"""Fields that a person sets most, by kind, in the order in which they are asked; the others are folded."""
-
-COLUMNS = 2
-TITLES: Mapping[str, str] = {
-    "n": "Solutions a problem (N)",
-    "m": "Rollouts a prefix (M)",
-    "k": "Judgments a chunk (k)",
-    "dataset": "Data set",
-    "limit": "Problems at most",
-    "select.limit": "Trajectories at most",
-    "per_problem": "At most a problem",
-    "generate": "Write new problems first",
-    "count": "New problems",
-    "generate.seed": "Seed of the problems",
-    "kinds": "Kinds of problem",
-    "checkpoint": "Checkpoint",
-    "from_run": "From run",
-    "trajectory_ids": "Trajectory ids",
-    "mixed_only": "Only problems with right and wrong solutions",
-    "base": "Base checkpoint",
-    "rule": "Label rule",
-    "steps": "Optimizer steps",
-    "top_p": "Top p",
-    "kv_cache_gib": "KV cache (GiB)",
-    "gpu_memory_utilization": "Share of GPU memory",
-    "max_num_seqs": "Completions at once",
-    "max_model_len": "Context (tokens)",
-    "dtype": "Number format",
-    "llm": "Language model",
-    "draws": "How completions are drawn",
-    "select": "Which trajectories",
-    "labels": "Which labels",
-    "grpo": "GRPO",
-}
-
-
-def title_of(path: str) -> str:
-    """What the form calls the field at ``path``."""
-    last = path.rpartition(".")[2]
-    return TITLES.get(path) or TITLES.get(last, last.replace("_", " ").capitalize())
+from app.views.runs_fields import COLUMNS, COMMON, title_of
 
 
 @dataclass(frozen=True)
@@ -102,7 +58,7 @@ def leaves(
     An optional part (``X | None``) is itself a leaf of type bool, followed by its fields.
     """
     for name, info in model.model_fields.items():
-        if not path and name == "kind":
+        if name == "kind":  # a recipe's kind is given with its form
             continue
         full = f"{path}{name}"
         leaf = Leaf(full, info, base.get(name, _default(info)), part)
@@ -144,74 +100,115 @@ class Form:
         """The recipe's fields as the widgets have them now; a field that was never drawn has its default."""
         data: dict[str, Any] = {}
         for leaf in self.leaves():
+            if leaf.part is not None and _get(data, leaf.part) is None:
+                continue
             value = state.get(self.key(leaf.path), _shown(leaf))
-            if is_switch(leaf):
-                _put(data, leaf.path, {} if value else None)
-            elif leaf.part is None or _get(data, leaf.part) is not None:
-                _put(data, leaf.path, _parsed(leaf, value))
+            _put(data, leaf.path, ({} if value else None) if is_switch(leaf) else _parsed(leaf, value))
         return data
 
+    def fill(self, state: MutableMapping[Any, Any], data: Mapping[str, Any]) -> None:
+        """Put a recipe's values into the widgets; a field that it does not name gets the kind's own default."""
+        for leaf in leaves(self.kind.recipe, data):
+            state[self.key(leaf.path)] = _shown(leaf)
+
     def draw(self) -> None:
-        """All widgets: common fields first, the rest of each part folded."""
+        """All widgets: common fields first, then each part, folded; an optional part has a switch of its own."""
         by_path = {leaf.path: leaf for leaf in self.leaves()}
-        first = [by_path[path] for path in COMMON.get(self.kind.name, ()) if path in by_path]
-        first += [
-            leaf for leaf in by_path.values() if leaf.part and leaf.part in COMMON.get(self.kind.name, ())
-        ]
-        self._grid([leaf for leaf in first if leaf.part is None and not is_switch(leaf)])
+        plain = [path for path, leaf in by_path.items() if "." not in path and not is_switch(leaf)]
+        first = [by_path[path] for path in COMMON.get(self.kind.name, plain) if path in by_path]
+        self._grid([leaf for leaf in first if leaf.part is None and not is_switch(leaf)], first=True)
         for switch in (leaf for leaf in first if is_switch(leaf)):
-            self._switch(switch, [leaf for leaf in first if leaf.part == switch.path])
+            self._switch(switch)
         shown = {leaf.path for leaf in first}
         rest = [leaf for leaf in by_path.values() if leaf.path not in shown]
-        for part in sorted({_part(leaf) for leaf in rest}, key=lambda part: part == ""):
-            with st.expander(
-                f"More: {title_of(part).lower() if part != 'grpo' else 'GRPO'}"
-                if part
-                else "More: other fields"
-            ):
-                self._grid([leaf for leaf in rest if _part(leaf) == part])
+        for part in dict.fromkeys(leaf.path.partition(".")[0] for leaf in rest if "." in leaf.path):
+            if part in by_path:  # an optional part
+                if part not in shown:
+                    self._switch(by_path[part])
+                continue
+            with st.expander(f"More: {_lower_first(title_of(part))}", key=f"{self.key(part)}:more"):
+                self._part(f"{part}.", shown)
+        if others := [leaf for leaf in rest if "." not in leaf.path and not is_switch(leaf)]:
+            with st.expander("More: other fields", key=f"{self.key('')}:more"):
+                self._grid(others)
 
-    def _grid(self, group: Sequence[Leaf]) -> None:
+    def _part(self, prefix: str, shown: Sequence[str] | set[str] = ()) -> None:
+        """The fields of one part: its own in a grid, parts within it beneath, each with its name."""
+        inside = [leaf for leaf in self.leaves() if leaf.path.startswith(prefix) and leaf.path not in shown]
+        own = [leaf for leaf in inside if "." not in leaf.path.removeprefix(prefix)]
+        self._grid([leaf for leaf in own if not is_switch(leaf)])
+        for switch in (leaf for leaf in own if is_switch(leaf)):
+            self._switch(switch)
+        deeper = dict.fromkeys(
+            leaf.path.removeprefix(prefix).partition(".")[0] for leaf in inside if leaf not in own
+        )
+        for name in deeper:
+            if f"{prefix}{name}" not in {leaf.path for leaf in own}:
+                st.markdown(f"**{title_of(f'{prefix}{name}')}**")
+                self._part(f"{prefix}{name}.", shown)
+
+    def _grid(self, group: Sequence[Leaf], *, first: bool = False) -> None:
+        twice = Counter(title_of(leaf.path) for leaf in group)
         for start in range(0, len(group), COLUMNS):
             pairs = zip(st.columns(COLUMNS), group[start : start + COLUMNS], strict=False)
             for column, leaf in pairs:
+                label = title_of(leaf.path)
+                if twice[label] > 1 and "." in leaf.path:
+                    label = f"{title_of(leaf.path.rpartition('.')[0])}: {_lower_first(label)}"
                 with column:
-                    self._widget(leaf)
+                    self._widget(leaf, label)
 
-    def _switch(self, switch: Leaf, group: Sequence[Leaf]) -> None:
+    def _switch(self, switch: Leaf) -> None:
+        """The switch of an optional part, and its fields while it is on."""
         key = self.key(switch.path)
         st.session_state.setdefault(key, bool(switch.default))
-        on = st.toggle(title_of(switch.path), key=key, help=switch.info.description, persist_state="session")
-        if on:
+        about = switch.info.description or (switch.type.__doc__ or "").strip()
+        if st.toggle(title_of(switch.path), key=key, help=about, persist_state="session"):
             with st.container(border=True):
-                self._grid(group)
+                self._part(f"{switch.path}.")
 
-    def _widget(self, leaf: Leaf) -> None:
-        key, help_text = self.key(leaf.path), leaf.info.description
+    def _widget(self, leaf: Leaf, label: str) -> None:
+        key = self.key(leaf.path)
         st.session_state.setdefault(key, _shown(leaf))
-        label = title_of(leaf.path)
-        kept: dict[str, Any] = {"key": key, "help": help_text, "persist_state": "session"}
-        if leaf.path in self.choices:
-            self._chooser(leaf, label, kept)
+        kept: dict[str, Any] = {"key": key, "help": leaf.info.description, "persist_state": "session"}
+        names = self.names_for(leaf)
+        if is_many(leaf):
+            options = list(dict.fromkeys([*(names or ()), *(st.session_state[key] or ())]))
+            st.multiselect(
+                label, options, accept_new_options=True, placeholder=_when_empty(leaf) or "none", **kept
+            )
+        elif names is not None or get_origin(leaf.type) is Literal:
+            self._chooser(leaf, label, names or {one: str(one) for one in get_args(leaf.type)}, kept)
+        elif leaf.type is bool and leaf.optional:
+            answers = {True: "yes", False: "no"}
+            st.selectbox(
+                label, [True, False], None, answers.__getitem__, placeholder=_when_empty(leaf), **kept
+            )
         elif leaf.type is bool:
             st.toggle(label, **kept)
-        elif get_origin(leaf.type) is Literal:
-            st.selectbox(label, get_args(leaf.type), **kept)
         elif get_origin(leaf.type) is tuple and get_origin(get_args(leaf.type)[0]) is Literal:
             st.pills(label, get_args(get_args(leaf.type)[0]), selection_mode="multi", **kept)
         elif leaf.type in (int, float):
             st.number_input(label, placeholder=_when_empty(leaf), **_limits(leaf), **kept)
+        elif is_yaml(leaf):
+            st.text_area(f"{label} (YAML)", height=120, **kept)
         else:
             st.text_input(label, placeholder=_when_empty(leaf), **kept)
 
-    def _chooser(self, leaf: Leaf, label: str, kept: dict[str, Any]) -> None:
-        names = self.choices[leaf.path]
+    def names_for(self, leaf: Leaf) -> Mapping[Any, str] | None:
+        """What can be chosen for the field: by its path, else by its own name; None where anything can be written."""
+        if leaf.type not in (str, int) and not is_many(leaf):
+            return None
+        return self.choices.get(leaf.path, self.choices.get(leaf.path.rpartition(".")[2]))
+
+    def _chooser(self, leaf: Leaf, label: str, names: Mapping[Any, str], kept: dict[str, Any]) -> None:
         options = list(names)
         if st.session_state[kept["key"]] not in (None, *options):
             options.append(st.session_state[kept["key"]])
         st.selectbox(
             label,
             options,
+            None if leaf.optional else 0,
             format_func=lambda value: names.get(value, str(value)),
             placeholder=_when_empty(leaf),
             accept_new_options=leaf.type is str,
@@ -219,9 +216,23 @@ class Form:
         )
 
 
-def _part(leaf: Leaf) -> str:
-    """The part of the recipe that the leaf belongs to; empty for the recipe's own fields."""
-    return leaf.path.partition(".")[0] if "." in leaf.path else ""
+def is_many(leaf: Leaf) -> bool:
+    """Whether the field holds any number of words: rules, names."""
+    return get_origin(leaf.type) is tuple and get_args(leaf.type)[:1] == (str,)
+
+
+def is_yaml(leaf: Leaf) -> bool:
+    """Whether the field has no widget of its own (a list of parts, a mapping) and is written as YAML."""
+    items = get_args(leaf.type)
+    simple = get_origin(leaf.type) is tuple and (
+        items[0] in (int, float, str) or get_origin(items[0]) is Literal
+    )
+    return leaf.type not in (str, int, float, bool) and get_origin(leaf.type) is not Literal and not simple
+
+
+def _lower_first(title: str) -> str:
+    """A title within a sentence; a name in capitals stays as it is."""
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def _when_empty(leaf: Leaf) -> str:
@@ -252,6 +263,15 @@ def _shown(leaf: Leaf) -> Any:
     """The default as the widget holds it."""
     if is_switch(leaf):
         return bool(leaf.default)
+    if is_many(leaf):
+        return list(leaf.default or ())
+    if is_yaml(leaf):
+        plain = (
+            TypeAdapter(leaf.type).dump_python(leaf.default, mode="json")
+            if leaf.default is not None
+            else None
+        )
+        return "" if plain is None else yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     if get_origin(leaf.type) is tuple:
         literal = get_origin(get_args(leaf.type)[0]) is Literal
         return list(leaf.default or ()) if literal else ", ".join(str(v) for v in leaf.default or ())
@@ -261,13 +281,26 @@ def _shown(leaf: Leaf) -> Any:
 
 
 def _parsed(leaf: Leaf, value: Any) -> Any:
-    """What the recipe gets for what the widget holds; a list of ids that is none stays text and is refused there."""
+    """What the recipe gets for what the widget holds; what is no list or no YAML stays text and is refused there."""
+    if is_yaml(leaf) and isinstance(value, str):
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError:
+            return value
     if get_origin(leaf.type) is tuple and isinstance(value, str):
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        return [int(part) if part.isdigit() else part for part in parts]
+        return [_number(part.strip()) for part in value.split(",") if part.strip()]
     if value == "" and leaf.optional:
         return None
     return value
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _put(data: dict[str, Any], path: str, value: Any) -> None:

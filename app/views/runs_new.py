@@ -1,4 +1,7 @@
-"""Start a run: pick a kind, fill the form or paste YAML, see the forecast, press Start. The form is ``runs_form``."""
+"""Start a run: pick a kind and a recipe, fill the form or paste YAML, see the forecast, press Start.
+
+The form is ``runs_form``, what can be chosen in it ``runs_choices``, the forecast's box ``runs_forecast``.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,25 @@ import yaml
 from pydantic import ValidationError
 
 from app.kinds import KINDS, Kind, resolve_recipe
-from app.runs import forecast, queue_run
+from app.runs import queue_run
 from app.settings import get_settings
-from app.views.runs_form import Form, title_of
+from app.shipped import shipped_for
+from app.views.runs_choices import choices, start_points
+from app.views.runs_fields import title_of
+from app.views.runs_forecast import show_forecast
+from app.views.runs_form import Form
 from app.widgets.access import actor, get_store
 from app.widgets.empty import no_such
 from app.widgets.here import go_here, here_button
 from app.widgets.live import live
-from app.widgets.run_words import kind_title
+from app.widgets.plain_table import flat
+from app.widgets.run_words import kind_groups, kind_title
 from app.widgets.safe_text import escape_line
-from app.widgets.when import ago
 from db.errors import NotFoundError, StoreError
-from engine.checkpoints import list_checkpoints
 from engine.errors import RecipeError, StepWiserError
-from engine.judge import prompt_names
-from engine.labels import DEFAULT_RULES
 from engine.recipes import Recipe, SampleRecipe, set_fields
 
 MAX_YAML = 100_000
-NOTHING = {
-    "sample": "There is nothing to sample: this data set has no problems yet. Let new ones be written first.",
-    "rollout": "There is nothing to roll out: no trajectory with more than one chunk fits. Sample some first.",
-    "judge": "There is nothing to judge: no trajectory fits. Sample some first.",
-}
 STARTED = "new-started"
 """Session key: the run that Start queued, until its page is shown."""
 
@@ -48,43 +47,88 @@ def show_new(kind_name: str) -> None:
         kind_name = next(iter(KINDS))
     here_button("All runs", {}, key="all-runs", icon=":material/arrow_back:")
     st.title("Start a run", anchor=False)
-    st.session_state["new-kind"] = kind_name
+    _pick_kind(kind_name)
+    kind = KINDS[kind_name]
+    st.caption(kind.does)
+    _pick_recipe(kind)
+    base = _base(kind)
+    if base is not None:
+        live(_launch, every=None)(Form(kind, base, choices(kind.name)))
+
+
+def _pick_kind(kind_name: str) -> None:
+    """Two rows: what it is about, and the kinds of that group."""
+    groups = kind_groups()
+    group = next(name for name, kinds in groups.items() if kind_name in kinds)
+    st.session_state["new-group"], st.session_state["new-kind"] = group, kind_name
+    st.segmented_control(
+        "What is it about?",
+        list(groups),
+        key="new-group",
+        required=True,
+        on_change=_choose_group,
+        label_visibility="collapsed",
+    )
     st.segmented_control(
         "What should it do?",
-        list(KINDS),
+        groups[group],
         format_func=kind_title,
         key="new-kind",
         required=True,
         on_change=_choose_kind,
         label_visibility="collapsed",
     )
-    kind = KINDS[kind_name]
-    st.caption(kind.does)
-    base = _base(kind)
-    if base is not None:
-        live(_launch, every=None)(Form(kind, base, _choices()))
+
+
+def _choose_group() -> None:
+    go_here({"new": kind_groups()[st.session_state["new-group"]][0]})
 
 
 def _choose_kind() -> None:
     go_here({"new": st.session_state["new-kind"]})
 
 
+def _pick_recipe(kind: Kind) -> None:
+    """What the form starts from: its defaults, a recipe that comes with the program, or an earlier run."""
+    query = st.query_params
+    chosen = (
+        f"recipe={query['recipe']}"
+        if "recipe" in query
+        else f"like={query['like']}"
+        if "like" in query
+        else ""
+    )
+    points = start_points(kind.name)
+    if chosen and chosen not in points:
+        points[chosen] = chosen.partition("=")[2][:60]
+    if len(points) == 1:
+        return
+    st.session_state["new-from"] = chosen
+    st.selectbox(
+        "Start from",
+        list(points),
+        key="new-from",
+        format_func=points.__getitem__,
+        on_change=_choose_recipe,
+        args=(kind.name,),
+        help="A recipe that comes with the program, or the recipe of an earlier run; every field can be changed below",
+    )
+    if (shipped := shipped_for(kind.name).get(query.get("recipe", ""))) and shipped.about:
+        st.caption(escape_line(shipped.about, limit=600))
+
+
+def _choose_recipe(kind: str) -> None:
+    name, sign, value = st.session_state["new-from"].partition("=")
+    go_here({"new": kind} | ({name: value} if sign else {}))
+
+
 def _base(kind: Kind) -> dict[str, Any] | None:
-    """Values that the form starts from: an earlier run's (``like``) and the address's ``set``; None if they are bad."""
-    base: dict[str, Any] = {}
-    if kind.name == "sample" and not get_store().count_problems(SampleRecipe().dataset):
-        base = {"generate": {}}
+    """Values that the form starts from: a shipped recipe's (``recipe``) or an earlier run's (``like``), and on top the
+    address's ``set``; None if they are bad."""
     like = st.query_params.get("like")
     try:
-        if like is not None:
-            run = get_store().run(int(like)) if like.isdecimal() and len(like) < 19 else None
-            if run is None:
-                raise NotFoundError(like)
-            if run.kind != kind.name:
-                raise RecipeError(f"run {run.id} is of kind {run.kind}, this form makes {kind.name}")
-            base = dict(run.recipe)
-        base = set_fields(base, st.query_params.get_all("set"))
-        resolve_recipe(kind.name, base)
+        base = set_fields(_begun(kind, like), st.query_params.get_all("set"))
+        _refuse_wrong_fields(kind, base)
     except NotFoundError:
         no_such("run", like or "")
         return None
@@ -96,26 +140,36 @@ def _base(kind: Kind) -> dict[str, Any] | None:
     return base
 
 
-def _choices() -> dict[str, Mapping[Any, str]]:
-    """What can be picked, from the store and from what is installed."""
-    store = get_store()
-    datasets = {name: name for name in store.datasets()}
-    policies = {name: name for name in store.policies()}
-    checkpoints = {name: name for name in list_checkpoints(get_settings().home)}
-    made = {
-        run.id: f"Run {run.id} · {kind_title(run.kind)} · {run.done:,} {run.unit} · {ago(run.created_at, run.now)}"
-        for run in store.runs(30, kinds=["sample", "import"])
-    }
-    return {
-        "dataset": datasets or {"nano": "nano"},
-        "select.dataset": datasets,
-        "select.policy": policies,
-        "select.from_run": made,
-        "llm.checkpoint": checkpoints,
-        "base": checkpoints,
-        "prompt": {name: name for name in prompt_names()},
-        "labels.rule": {str(rule): str(rule) for rule in DEFAULT_RULES},
-    }
+def _refuse_wrong_fields(kind: Kind, base: dict[str, Any]) -> None:
+    """Raise RecipeError for a field that is wrong by itself; what is still missing can be filled in on the form."""
+    try:
+        resolve_recipe(kind.name, base)
+    except RecipeError as error:
+        cause = error.__cause__
+        if not isinstance(cause, ValidationError) or any(problem["loc"] for problem in cause.errors()):
+            raise
+
+
+def _begun(kind: Kind, like: str | None) -> dict[str, Any]:
+    """The data that the form begins with. Raises NotFoundError, RecipeError."""
+    name = st.query_params.get("recipe")
+    if like is not None:
+        if not like.isdecimal() or len(like) > 18:
+            raise NotFoundError(like)
+        run = get_store().run(int(like))
+        if run.kind != kind.name:
+            raise RecipeError(f"run {run.id} is of kind {run.kind}, this form makes {kind.name}")
+        return dict(run.recipe)
+    if name is not None:
+        shipped = shipped_for(kind.name)
+        if name not in shipped:
+            raise RecipeError(
+                f"no recipe {name!r} of kind {kind.name} comes with the program; there are {', '.join(shipped) or 'none'}"
+            )
+        return dict(shipped[name].data)
+    if kind.name == "sample" and not get_store().count_problems(SampleRecipe().dataset):
+        return {"generate": {}}
+    return {}
 
 
 def _launch(form: Form) -> None:
@@ -128,6 +182,8 @@ def _launch(form: Form) -> None:
             default="Form",
             key="new-how",
             required=True,
+            on_change=_change_how,
+            args=(form,),
             label_visibility="collapsed",
             persist_state="session",
         )
@@ -142,12 +198,33 @@ def _launch(form: Form) -> None:
         st.rerun()
 
 
+def _change_how(form: Form) -> None:
+    """Carry what is on screen over: the form's values into the YAML, or the YAML's into the form if they are sound."""
+    if st.session_state["new-how"] == "YAML":
+        st.session_state[form.key("yaml")] = _as_yaml(form)
+        return
+    try:
+        data = _parsed_yaml(form)
+        resolve_recipe(form.kind.name, data)
+        form.fill(st.session_state, data)
+    except RecipeError:
+        st.session_state["new-how"] = "YAML"
+        st.session_state["new-problem"] = (
+            f"This YAML is no recipe that the form of the kind {form.kind.name!r} can show: see what is wrong above"
+        )
+
+
+def _as_yaml(form: Form) -> str:
+    data = {"kind": form.kind.name, **form.collect(st.session_state)}
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
 def _start_box(form: Form) -> None:
     token = st.session_state.setdefault("new-token", uuid4().hex)
     st.markdown(":material/schedule: **Forecast**")
     recipe = _checked(form)
     if recipe is not None:
-        _forecast(recipe)
+        show_forecast(recipe)
     st.button(
         f"Start: {kind_title(recipe.kind if recipe else form.kind.name).lower()}",
         key="new-start",
@@ -159,9 +236,27 @@ def _start_box(form: Form) -> None:
         args=(form, token),
     )
     _worker_hint()
+    if recipe is not None:
+        _download(recipe)
     if problem := st.session_state.pop("new-problem", None):
-        st.error("It was not started:", icon=":material/error:")
+        st.error("It was not started:" if "YAML" not in problem else "Still YAML:", icon=":material/error:")
         st.code(problem, language=None, wrap_lines=True)
+
+
+def _download(recipe: Recipe) -> None:
+    """What would run, with every field, as a file that ``stepwiser run`` and this page take."""
+    text = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    st.download_button(
+        "What would run (YAML)",
+        text,
+        file_name=f"{recipe.kind}.yaml",
+        mime="application/yaml",
+        icon=":material/download:",
+        type="tertiary",
+        on_click="ignore",
+        help="The whole recipe, every field with its value. On the command line: "
+        f"stepwiser run {recipe.kind} --recipe {recipe.kind}.yaml",
+    )
 
 
 def _worker_hint() -> None:
@@ -173,6 +268,12 @@ def _data(form: Form) -> dict[str, Any]:
     """The recipe on screen, as plain data. Raises RecipeError."""
     if st.session_state.get("new-how") != "YAML":
         return {"kind": form.kind.name, **form.collect(st.session_state)}
+    data = _parsed_yaml(form)
+    return {"kind": form.kind.name, **data}
+
+
+def _parsed_yaml(form: Form) -> dict[str, Any]:
+    """The mapping in the YAML editor. Raises RecipeError."""
     text = st.session_state.get(form.key("yaml"), "")
     if len(text) > MAX_YAML:
         raise RecipeError(f"the YAML has {len(text):,} characters; a recipe has at most {MAX_YAML:,}")
@@ -182,7 +283,7 @@ def _data(form: Form) -> dict[str, Any]:
         raise RecipeError(f"not YAML: {error}") from error
     if not isinstance(data, dict):
         raise RecipeError(f"a recipe is a mapping of fields, this is {type(data).__name__}")
-    return {"kind": form.kind.name, **data}
+    return data
 
 
 def _kind_in(data: Mapping[str, Any]) -> str:
@@ -198,7 +299,11 @@ def _checked(form: Form) -> Recipe | None:
     except RecipeError as error:
         _say_wrong(error)
     except StepWiserError as error:
-        st.error("This recipe cannot be used here.", icon=":material/error:")
+        where = field_in(str(error), data)
+        st.error(
+            f"{where} cannot be used here." if where else "This recipe cannot be used here.",
+            icon=":material/error:",
+        )
         st.code(str(error), language=None, wrap_lines=True)
     else:
         return recipe
@@ -219,22 +324,18 @@ def _say_wrong(error: RecipeError) -> None:
         st.text(f"{path}: {why}" if title_of(path).lower() == path else f"{title_of(path)} ({path}): {why}")
 
 
-def _forecast(recipe: Recipe) -> None:
-    try:
-        found = forecast(get_store(), recipe.kind, recipe)
-    except (StepWiserError, StoreError) as error:
-        st.warning(escape_line(str(error), limit=400), icon=":material/warning:")
-        return
-    st.text(found.text)
-    if found.count == 0:
-        st.warning(NOTHING.get(recipe.kind, ""), icon=":material/warning:")
+def field_in(message: str, data: Mapping[str, Any]) -> str:
+    """The field whose value a message quotes, in words and with its path; empty where none is quoted."""
+    for path, value in flat(data).items():
+        if isinstance(value, str) and path != "kind" and repr(value) in message:
+            return f"{title_of(path)} ({path})"
+    return ""
 
 
 def _yaml_editor(form: Form) -> None:
     key = form.key("yaml")
     if key not in st.session_state:
-        data = {"kind": form.kind.name, **form.collect(st.session_state)}
-        st.session_state[key] = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        st.session_state[key] = _as_yaml(form)
     upload = f"{key}-file"
     st.file_uploader(
         "A recipe from a file", type=["yaml", "yml"], key=upload, on_change=_take_file, args=(upload, key)

@@ -12,6 +12,15 @@ import streamlit as st
 from app.widgets.value_curve import DARK, LIGHT, Palette
 
 CONFIG = {"displayModeBar": False}
+MOST_POINTS = 400
+"""Points of a line that go to the browser."""
+SMOOTH_FROM = 20
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+LINE_COLOURS = {
+    "light": ("#2f5d8c", "#c1440e", "#0b7a5c", "#6d54a3", "#8a6008", "#5d636b"),
+    "dark": ("#7fb0e0", "#ef8354", "#3fb68f", "#ab93dc", "#d9a93b", "#a9b0b8"),
+}
+"""Colours of lines on one figure: the theme's, told apart in every common kind of colour blindness; dashes too."""
 AMBER, QUIET = {"light": "#b07d12", "dark": "#d9a93b"}, {"light": "#c9c9c2", "dark": "#4a515a"}
 
 
@@ -107,23 +116,126 @@ def lost_and_gained(rows: Sequence[tuple[str, float, float, int]]) -> go.Figure:
 def curve(
     name: str, steps: Sequence[int], values: Sequence[float | None], *, small: bool = False
 ) -> go.Figure:
-    """One metric over the steps of a run."""
+    """One metric over the steps of a run, its name above it."""
+    figure = curves([Line(name, steps, values)], height=170 if small else 280, top=30)
+    title = {"text": plain(name).replace("_", " "), "font": {"size": 13}, "x": 0, "xanchor": "left"}
+    return figure.update_layout(title=title)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure. ``steps`` ascend; a value of None (not a number when it was measured) is a gap."""
+
+    name: str
+    steps: Sequence[int]
+    values: Sequence[float | None]
+
+
+def thinned(line: Line, most: int = MOST_POINTS) -> Line:
+    """The line with evenly spread points left out, its last one kept, so that a page stays light."""
+    if len(line.steps) <= most:
+        return line
+    every = -(-len(line.steps) // most)
+    kept = range((len(line.steps) - 1) % every, len(line.steps), every)
+    return Line(line.name, [line.steps[i] for i in kept], [line.values[i] for i in kept])
+
+
+def running_mean(values: Sequence[float | None], window: int) -> list[float | None]:
+    """Mean of the last ``window`` known values at every place; None before the first known one."""
+    out: list[float | None] = []
+    for end in range(1, len(values) + 1):
+        known = [v for v in values[max(0, end - window) : end] if v is not None]
+        out.append(sum(known) / len(known) if known else None)
+    return out
+
+
+def curves(
+    lines: Sequence[Line], *, height: int = 190, share: bool = False, smooth: bool = False, top: int = 6
+) -> go.Figure:
+    """Lines over the steps, told apart by colour and by dash, with a legend where there is more than one.
+
+    ``share``: values in [0, 1], written as per cent. ``smooth``: a running mean over the points, which are drawn faint.
+    """
+    own, tones = palette(), LINE_COLOURS["dark" if is_dark() else "light"]
+    figure = go.Figure()
+    number = ".0%" if share else ".4g"
+    for place, line in enumerate(thinned(line) for line in lines):
+        look = {"color": tones[place % len(tones)], "dash": DASHES[place % len(DASHES)], "width": 2}
+        window = max(3, len(line.steps) // 12) if smooth and len(line.steps) >= SMOOTH_FROM else 0
+        if window:
+            faint = look | {"width": 1, "dash": "solid"}
+            figure.add_scatter(
+                x=line.steps,
+                y=line.values,
+                mode="lines",
+                line=faint,
+                opacity=0.35,
+                showlegend=False,
+                hoverinfo="skip",
+            )
+        said = f"mean of {window} points" if window else "%{y}"
+        figure.add_scatter(
+            x=line.steps,
+            y=running_mean(line.values, window) if window else line.values,
+            name=plain(line.name),
+            mode="lines+markers" if len(line.steps) < 40 else "lines",
+            marker={"size": 5},
+            line=look,
+            hovertemplate=f"step %{{x}}: %{{y:{number}}}"
+            + (f" ({said})" if window else "")
+            + "<extra>%{fullData.name}</extra>",
+        )
+    figure.update_layout(height=height, showlegend=len(lines) > 1, **_frame(own, top=top))
+    figure.update_layout(
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}}
+    )
+    figure.update_xaxes(rangemode="tozero", showgrid=False, nticks=6)
+    figure.update_yaxes(gridcolor=own.grid, zeroline=False, nticks=5, tickformat=".0%" if share else None)
+    return figure
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A share with its interval, None where there is none."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
+def measures(rows: Sequence[Measure]) -> go.Figure:
+    """A dot a measure on one axis of shares, with its interval as a line; n in the hover."""
     own = palette()
+    names = [plain(row.name) for row in rows]
     figure = go.Figure(
         go.Scatter(
-            x=steps,
-            y=values,
-            mode="lines+markers" if len(steps) < 40 and not small else "lines",
-            line={"color": own.line, "width": 1.5 if small else 2},
-            hovertemplate="step %{x}: %{y:.4g}<extra></extra>",
+            x=[row.value for row in rows],
+            y=names,
+            mode="markers+text",
+            text=[f"{row.value:.1%}" for row in rows],
+            textposition="top center",
+            marker={"size": 10, "color": own.line},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [0 if row.high is None else max(0.0, row.high - row.value) for row in rows],
+                "arrayminus": [0 if row.low is None else max(0.0, row.value - row.low) for row in rows],
+                "color": own.bar,
+                "thickness": 3,
+                "width": 6,
+            },
+            customdata=["" if row.n is None else f", n = {row.n:,}" for row in rows],
+            hovertemplate="%{y}: %{x:.1%}%{customdata}<extra></extra>",
         )
     )
-    title = {"text": plain(name).replace("_", " "), "font": {"size": 13}, "x": 0, "xanchor": "left"}
-    figure.update_layout(height=170 if small else 280, title=title, **_frame(own, top=30))
+    figure.update_layout(height=60 + 52 * len(rows), showlegend=False, **_frame(own, top=16))
+    low = min([0.4, *(row.low if row.low is not None else row.value for row in rows)])
     figure.update_xaxes(
-        title=None if small else {"text": "step", "standoff": 4}, rangemode="tozero", showgrid=False
+        range=[max(0.0, low - 0.1), 1.02], tickformat=".0%", gridcolor=own.grid, zeroline=False
     )
-    figure.update_yaxes(gridcolor=own.grid, zeroline=False, nticks=5)
+    figure.update_yaxes(range=[len(rows) - 0.5, -0.8], automargin=True, showgrid=False)
     return figure
 
 

@@ -83,7 +83,7 @@ function line(row, columns) {
   columns.forEach((column, i) => {
     const td = element("td", `is-${column.kind} ${column.narrow}`);
     td.dataset.title = column.title;
-    if (i === 0) {
+    if (i === 0 && row.href) {
       const link = element("a", "open", row.cells[0]);
       link.href = row.href;
       link.setAttribute("aria-label", row.label);
@@ -100,9 +100,11 @@ function line(row, columns) {
     }
     tr.append(td);
   });
-  tr.onclick = () => {
-    if (!String(window.getSelection())) open(row.href);
-  };
+  if (row.href) {
+    tr.onclick = () => {
+      if (!String(window.getSelection())) open(row.href);
+    };
+  } else tr.classList.add("still");
   return tr;
 }
 

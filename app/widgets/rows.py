@@ -65,7 +65,10 @@ Cell = str | Sequence[Chip] | Spark | Progress | None
 
 @dataclass(frozen=True)
 class Row:
-    """``cells``: one per column; the first is the text of the link. ``label`` says to a screen reader what opens."""
+    """``cells``: one per column; the first is the text of the link. ``label`` says to a screen reader what opens.
+
+    A row whose ``href`` is empty opens nothing.
+    """
 
     id: str
     href: str

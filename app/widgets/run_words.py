@@ -9,6 +9,14 @@ from app.widgets.rows import Chip, Column, Progress, Row, Tone
 from app.widgets.when import ago, lasting
 from db.rows import RunRow
 
+KIND_GROUPS: dict[str, tuple[str, ...]] = {
+    "Make data": ("sample", "rollout", "segment", "build-set", "select-solutions"),
+    "Judges": ("judge", "train-judge", "train-judge-rsft", "train-judge-sft"),
+    "Policies": ("train-policy", "train-sft"),
+    "Measure": ("evaluate-judge", "evaluate-policy", "search"),
+    "Loops": ("loop", "lab"),
+}
+"""How the form that starts a run sorts the kinds; one that is in no group is under "Other"."""
 ALIVE = ("queued", "running", "stalled")
 RUN_COLUMNS = (
     Column("Run", "link"),
@@ -19,6 +27,8 @@ RUN_COLUMNS = (
     Column("By", "small", "hide"),
     Column("Queued", "small"),
 )
+PART_COLUMNS = (RUN_COLUMNS[0], Column("Part", "text", "wide"), *RUN_COLUMNS[1:5])
+"""For runs that are parts of another one: which part, and no word of who queued it when."""
 TONES: dict[str, Tone] = {"green": "good", "red": "bad", "orange": "warn", "blue": "info", "gray": "quiet"}
 
 
@@ -32,6 +42,14 @@ def shown_status(run: RunRow) -> str:
 def status_cell(status: str) -> Chip:
     colour, _, words = STATUSES.get(status, ("gray", "", status))
     return Chip(words, TONES[colour])
+
+
+def kind_groups() -> dict[str, list[str]]:
+    """The kinds that can be started, by group."""
+    known = {name for kinds in KIND_GROUPS.values() for name in kinds}
+    groups = {group: [name for name in kinds if name in KINDS] for group, kinds in KIND_GROUPS.items()}
+    groups["Other"] = [name for name in KINDS if name not in known]
+    return {group: kinds for group, kinds in groups.items() if kinds}
 
 
 def kind_title(kind: str) -> str:
@@ -77,9 +95,15 @@ def what_happens(run: RunRow) -> str:
     """The one sentence that matters now: why it waits, what it does, why it failed."""
     status = shown_status(run)
     if status == "stalled":
-        return f"no sign of life for {lasting(run.heartbeat_age_s)}; resume it from its page"
+        where = "it from its page" if run.parent_id is None else f"run {run.parent_id}, it goes on here"
+        return f"no sign of life for {lasting(run.heartbeat_age_s)}; resume {where}"
     if run.status == "queued":
-        return run.waiting_for or "waiting for the worker"
+        turn = (
+            "waiting for the worker"
+            if run.parent_id is None
+            else f"waiting for its turn in run {run.parent_id}"
+        )
+        return run.waiting_for or turn
     if run.stop_requested and run.status == "running":
         return "stopping after the batch in hand"
     return (run.error or run.message or "").strip().split("\n")[0]
@@ -101,3 +125,9 @@ def run_row(run: RunRow) -> Row:
             ago(run.created_at, run.now),
         ),
     )
+
+
+def part_row(run: RunRow) -> Row:
+    """Cells for ``PART_COLUMNS``."""
+    row = run_row(run)
+    return Row(row.id, row.href, row.label, (row.cells[0], run.name, *row.cells[1:5]))
