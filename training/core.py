@@ -11,8 +11,10 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +199,25 @@ def grpo_arguments(
         "vllm_gpu_memory_utilization": hardware.vllm_memory,
         "vllm_max_model_length": grpo.max_prompt_tokens + grpo.max_tokens,
     }
+
+
+def check_arguments(config: type, arguments: Mapping[str, Any]) -> None:
+    """Raise TrainingError naming the arguments that a configuration class of the installed TRL does not have."""
+    known = {field.name for field in fields(config)}
+    if unknown := [name for name in arguments if name not in known]:
+        raise TrainingError(
+            f"{config.__name__} of TRL {version('trl')} does not know {', '.join(sorted(unknown))}; "
+            "install the TRL that pyproject.toml names"
+        )
+
+
+def configured(config: type, arguments: Mapping[str, Any]) -> Any:
+    """TRL's configuration from ``arguments``. Raises TrainingError for one that it does not know or cannot use."""
+    check_arguments(config, arguments)
+    try:
+        return config(**arguments)
+    except ValueError as error:
+        raise TrainingError(f"TRL refuses the recipe's settings: {error}") from error
 
 
 def train_to_end(

@@ -66,7 +66,8 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     if core.stop_everywhere(ctx):
         return result
 
-    start = warm_start(ctx, base, data.train, folder) if recipe.warm_start else base
+    warm = recipe.warm_start
+    start = warm_start(ctx, warm, base, data.train, folder) if warm else base
     if start is None:
         return result
     output = folder / "trainer"
@@ -227,7 +228,7 @@ def build_trainer(ctx: RunContext[TrainJudgeRecipe], base: Path, data: TrainingS
         model=core.load_model(base, recipe.lora, recipe.hardware, seed=ctx.seed),
         processing_class=tokenizer,
         reward_funcs=JudgeReward(recipe.rewards, recipe.answer, grpo.max_tokens, samples),
-        args=GRPOConfig(**arguments(recipe, output)),
+        args=core.configured(GRPOConfig, arguments(recipe, output)),
         train_dataset=rows.select(order),
         callbacks=[
             run_callback(

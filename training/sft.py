@@ -176,7 +176,7 @@ def build_trainer(
     trainer = SFTTrainer(
         model=core.load_model(base, recipe.lora, recipe.hardware, seed=ctx.seed),
         processing_class=core.load_tokenizer(base, padding_side="right"),
-        args=SFTConfig(**arguments(recipe, output)),
+        args=core.configured(SFTConfig, arguments(recipe, output)),
         train_dataset=dataset_of(rows, recipe),
         callbacks=[run_callback(ctx, curves=output.parent / "tensorboard"), *callbacks],
     )

@@ -17,22 +17,25 @@ from training.rewards import VERDICT_OF
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
-    from training.jobs import TrainJudgeRecipe
+    from training.jobs import TrainJudgeRecipe, WarmStart
     from training.sets import Example
 
 
 def warm_start(
-    ctx: RunContext[TrainJudgeRecipe], base: Path, examples: Sequence[Example], folder: Path
+    ctx: RunContext[TrainJudgeRecipe],
+    warm: WarmStart,
+    base: Path,
+    examples: Sequence[Example],
+    folder: Path,
 ) -> Path | None:
     """The warmed-up checkpoint in ``folder`` (made once, found again on a resume); None if stopped before its end."""
-    warm = ctx.recipe.warm_start
     done = folder / "warm"
-    if warm is None or done.is_dir():
-        return done if warm else base
+    if done.is_dir():
+        return done
     output = folder / "warm-trainer"
     last = core.train_to_end(
         ctx,
-        lambda: build_trainer(ctx, base, examples, output),
+        lambda: build_trainer(ctx, warm, base, examples, output),
         output,
         warm.steps,
         lower="a smaller warm_start.batch, or lora",
@@ -55,16 +58,8 @@ def answers(examples: Sequence[Example], verdicts: str, n: int, seed: int) -> li
     return rows[:n]
 
 
-def build_trainer(
-    ctx: RunContext[TrainJudgeRecipe], base: Path, examples: Sequence[Example], output: Path
-) -> Any:
-    """An SFTTrainer whose loss counts the box and the end token only."""
-    from datasets import Dataset
-    from transformers import PrinterCallback
-    from trl import SFTConfig, SFTTrainer
-
-    recipe, warm = ctx.recipe, ctx.recipe.warm_start
-    assert warm is not None
+def arguments(recipe: TrainJudgeRecipe, warm: WarmStart, output: Path) -> dict[str, Any]:
+    """SFTConfig's arguments for the warm start of a recipe."""
     common = core.trainer_arguments(
         output,
         steps=warm.steps,
@@ -73,17 +68,30 @@ def build_trainer(
         hardware=recipe.hardware,
         saving=recipe.saving,
     )
-    processes = recipe.hardware.processes
+    return common | {
+        "per_device_train_batch_size": max(1, warm.batch // recipe.hardware.processes),
+        "completion_only_loss": True,
+        "max_length": recipe.grpo.max_prompt_tokens + recipe.grpo.max_tokens,
+    }
+
+
+def build_trainer(
+    ctx: RunContext[TrainJudgeRecipe],
+    warm: WarmStart,
+    base: Path,
+    examples: Sequence[Example],
+    output: Path,
+) -> Any:
+    """An SFTTrainer whose loss counts the box and the end token only."""
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import SFTConfig, SFTTrainer
+
+    recipe = ctx.recipe
     trainer = SFTTrainer(
         model=core.load_model(base, recipe.lora, recipe.hardware, seed=ctx.seed),
         processing_class=core.load_tokenizer(base, padding_side="right"),
-        args=SFTConfig(
-            **common,
-            per_device_train_batch_size=max(1, warm.batch // processes),
-            completion_only_loss=True,
-            max_length=recipe.grpo.max_prompt_tokens + recipe.grpo.max_tokens,
-            shuffle_dataset=False,
-        ),
+        args=core.configured(SFTConfig, arguments(recipe, warm, output)),
         train_dataset=Dataset.from_list(
             answers(examples, warm.verdicts, warm.steps * warm.batch, recipe.seed)
         ),
