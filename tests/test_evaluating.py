@@ -17,7 +17,7 @@ from engine.judge import load_prompt
 from engine.judges import GenerativeJudge, JudgeChoice, Reading, Step, ToRead, read_solutions
 from engine.llm.base import Completion, Request, Sampling
 from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
-from engine.pipeline.evaluating import judge_with, policy_with
+from engine.pipeline.evaluating import check_not_trained_on, judge_with, policy_with
 from engine.pipeline.kept import Kept
 from engine.pipeline.rolling import roll_out
 from engine.pipeline.sampling import sample_with
@@ -269,6 +269,36 @@ def test_held_out_chunks_of_a_frozen_set_in_both_forms(labelled, tmp_path: Path)
         judge_with(little.context(labelled, recipe(set="one"), tmp_path), generative())
     with pytest.raises(RecipeError, match="no frozen training set 'none'"):
         recipe(set="none").check(tmp_path)
+
+
+def test_a_judge_is_not_measured_on_problems_that_it_was_trained_on(labelled, tmp_path: Path):
+    judge, trained = tmp_path / "judge", tmp_path / "sets" / "trained"
+    judge.mkdir()
+    trained.mkdir(parents=True)
+    (judge / "stepwiser.json").write_text(json.dumps({"role": "judge", "recipe": {"set": "trained"}}))
+    (trained / "train.jsonl").write_text('{"problem_id": 3}\n{"problem_id": 9}\n')
+    ctx = little.context(labelled, recipe(), tmp_path)
+    check_not_trained_on(ctx, judge, [{"problem_id": 4}])
+    with pytest.raises(InputError, match=r"holds 1 of the problems of these chunks \(numbers 3\)"):
+        check_not_trained_on(ctx, judge, [{"problem_id": 3}, {"problem_id": 4}])
+    (judge / "stepwiser.json").write_text(json.dumps({"role": "judge", "recipe": {"set": None}}))
+    check_not_trained_on(ctx, judge, [{"problem_id": 3}])
+
+
+def test_what_follows_a_first_negative_label_may_be_left_out(labelled, tmp_path: Path):
+    whole = little.context(labelled, recipe(balance=False, limit=None), tmp_path)
+    first = little.context(labelled, recipe(balance=False, limit=None, until_first_negative=True), tmp_path)
+    chunks = []
+    for ctx in (whole, first):
+        judge_with(ctx, generative())
+        lines = (tmp_path / "runs" / str(ctx.run_id) / "chunks.jsonl").read_text().splitlines()
+        chunks.append([json.loads(line) for line in lines])
+    name = RULES[0]
+    negative = {(row["trajectory_id"], row["idx"]) for row in chunks[0] if row["labels"][name] == "-"}
+    after = [
+        row for row in chunks[0] if any((row["trajectory_id"], i) in negative for i in range(row["idx"]))
+    ]
+    assert after and chunks[1] == [row for row in chunks[0] if row not in after]
 
 
 def test_nothing_to_compare_with_is_an_error(labelled, tmp_path: Path):

@@ -43,6 +43,10 @@ class EvaluateJudgeRecipe(Recipe):
     min_confidence: float = Field(
         0.0, ge=0, le=1, description="Without a set: leave out labels less certain than this"
     )
+    until_first_negative: bool = Field(
+        False,
+        description="Without a set: leave out what follows a solution's first negative label, as PRM800K does",
+    )
     balance: bool = Field(True, description="Without a set: as many + as -, so that chance is one half")
     limit: int | None = Field(
         400, ge=2, description="At most this many chunks a rule (of a set: in all), drawn with the seed"

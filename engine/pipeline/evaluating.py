@@ -10,17 +10,18 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from engine.answers import Grader
-from engine.checkpoints import resolve_checkpoint
+from engine.checkpoints import read_card, resolve_checkpoint
 from engine.errors import InputError
 from engine.evaluate.policy import Form, Solved, form_of, policy_figures
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe, held_out_file
 from engine.evaluate.stepwise import Judged, stepwise_accuracy
 from engine.judge import load_prompt, render
 from engine.judges import Judge, ToRead, open_judge, read_solutions
-from engine.labels import confidence, label, parse_rule
+from engine.labels import Rule, confidence, label, parse_rule
 from engine.llm.base import LLM, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.kept import Kept, once, own_folder
@@ -28,16 +29,21 @@ from engine.pipeline.labelling import chunk_values
 from engine.pipeline.sampling import problem_ids
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
+from engine.values import Value
 
 TRAJECTORIES_A_BATCH = 100
 PROBLEMS_A_BATCH = 64
 
 
 def judge(ctx: RunContext[EvaluateJudgeRecipe]) -> dict[str, Any]:
-    """Judge held-out chunks and score the verdicts. Raises InputError where no chunk can be scored."""
+    """Judge held-out chunks and score the verdicts.
+
+    Raises InputError where no chunk can be scored, or where the judge was trained on their problems.
+    """
     chunks = _held_out(ctx)
+    path = resolve_checkpoint(ctx.recipe.judge.llm.checkpoint, ctx.home)
+    check_not_trained_on(ctx, path, chunks)
     with open_door(ctx, ctx.recipe.judge.llm) as llm:
-        path = resolve_checkpoint(ctx.recipe.judge.llm.checkpoint, ctx.home)
         return judge_with(ctx, open_judge(llm, path, ctx.recipe.judge), chunks)
 
 
@@ -64,6 +70,29 @@ def judge_with(
     batch.flush()
     result = pace.result() | {"judge": reader.llm.info.name, "k": k}
     return result | {"measures": _measures(ctx, chunks, kept.rows)}
+
+
+def check_not_trained_on(
+    ctx: RunContext[EvaluateJudgeRecipe], judge_path: Path, chunks: list[dict[str, Any]]
+) -> None:
+    """Raises InputError if a chunk's problem is in the frozen set that the judge's card says it was trained on.
+
+    A judge whose run chose its own examples names no set: that is logged, and nothing can be compared.
+    """
+    recipe = read_card(judge_path).get("recipe")
+    name = recipe.get("set") if isinstance(recipe, dict) else None
+    trained = ctx.home / "sets" / str(name) / "train.jsonl"
+    if name is None or not trained.is_file():
+        ctx.log("the judge names no frozen set that it was trained on: not compared with these chunks")
+        return
+    with trained.open(encoding="utf-8") as lines:
+        seen = {json.loads(line)["problem_id"] for line in lines}
+    if leaked := sorted(seen & {row["problem_id"] for row in chunks}):
+        raise InputError(
+            f"judge {ctx.recipe.judge.llm.checkpoint!r} was trained on set {name!r}, which holds {len(leaked)} of the "
+            f"problems of these chunks (numbers {', '.join(map(str, leaked[:5]))}{', …' if len(leaked) > 5 else ''}); "
+            "its accuracy on them would say nothing. Select other problems, or the set's own held-out chunks"
+        )
 
 
 def _measures(
@@ -145,14 +174,12 @@ def _of_selection(ctx: RunContext[EvaluateJudgeRecipe]) -> list[dict[str, Any]]:
     ):
         inputs = ctx.store.label_inputs([trajectory.id for trajectory in trajectories])
         for trajectory, counts in zip(trajectories, inputs, strict=True):
+            open_rules = dict(rules)
             for chunk, (before, after) in zip(trajectory.chunks, chunk_values(counts), strict=True):
-                labels = {
-                    name: label(rule, before, after)
-                    for name, rule in rules.items()
-                    if (confidence(rule, before, after) or 0.0) >= recipe.min_confidence
-                }
-                signs = {name: sign for name, sign in labels.items() if sign}
-                labelled[chunk.id] = _row(chunk.id, trajectory.id, chunk.idx, trajectory.problem_id, signs)
+                labels = _labels(open_rules, before, after, recipe.min_confidence)
+                labelled[chunk.id] = _row(chunk.id, trajectory.id, chunk.idx, trajectory.problem_id, labels)
+                if recipe.until_first_negative:
+                    open_rules = {name: r for name, r in open_rules.items() if labels.get(name) != "-"}
     kept: dict[int, dict[str, Any]] = {}
     for name in rules:
         having = [row for row in labelled.values() if name in row["labels"]]
@@ -160,6 +187,16 @@ def _of_selection(ctx: RunContext[EvaluateJudgeRecipe]) -> list[dict[str, Any]]:
             own = kept.setdefault(row["chunk_id"], row | {"labels": {}})
             own["labels"][name] = row["labels"][name]
     return sorted(kept.values(), key=lambda row: row["chunk_id"])
+
+
+def _labels(rules: dict[str, Rule], before: Value, after: Value, min_confidence: float) -> dict[str, str]:
+    """The label under each rule that gives one, and is sure enough of it."""
+    found: dict[str, str] = {}
+    for name, rule in rules.items():
+        sign = label(rule, before, after)
+        if sign and (confidence(rule, before, after) or 0.0) >= min_confidence:
+            found[name] = sign
+    return found
 
 
 def _limited(
