@@ -498,15 +498,15 @@ def test_on_a_cpu_a_step_holds_the_longest_prompt_whole(tmp_path: Path) -> None:
 
 def test_tags_are_text_even_where_a_tokenizer_calls_them_special(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    from engine.llm.vllm import _special_ids
-
     tokenizer = transformers.AutoTokenizer.from_pretrained(make_tiny_llama(tmp_path / "tiny"))
     plain = tokenizer.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<unk>"])
-    assert _special_ids(tokenizer) == (frozenset(plain), False)
+    ids = [*plain, *tokenizer("<chunk>a</chunk>", add_special_tokens=False)["input_ids"]]
+    tokens = Tokens(tokenizer, "tiny")
+    assert tokens.decode(ids) == "<chunk>a</chunk>" and not tokens.tags_are_special
     tokenizer.add_special_tokens({"additional_special_tokens": ["<chunk>", "</chunk>", "<|user|>"]})
-    left_out, tags_are_special = _special_ids(tokenizer)
-    assert left_out == {*plain, tokenizer.convert_tokens_to_ids("<|user|>")}
-    assert tags_are_special
+    tokens = Tokens(tokenizer, "tiny")
+    assert tokens.decode([*ids, tokenizer.convert_tokens_to_ids("<|user|>")]) == "<chunk>a</chunk>"
+    assert tokens.tags_are_special
 
 
 def test_a_tokenizer_that_closes_every_text_does_not_close_a_prompt() -> None:

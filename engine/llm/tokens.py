@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from engine.errors import LLMError
+from engine.llm.base import TAGS
 
 
 class Encoder(Protocol):
@@ -58,3 +60,28 @@ class Tokens:
         except Exception as error:
             raise LLMError(f"{self.name}: the chat template refuses these messages: {error}") from error
         return list(ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens left out, tags kept."""
+        kept = [token for token in token_ids if token not in self._left_out]
+        return self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    @cached_property
+    def _special(self) -> set[int]:
+        added = {token for token, added in self.tokenizer.added_tokens_decoder.items() if added.special}
+        return added | set(self.tokenizer.all_special_ids)
+
+    @cached_property
+    def _tags(self) -> set[int]:
+        vocabulary = self.tokenizer.get_vocab()
+        return {self.tokenizer.convert_tokens_to_ids(tag) for tag in TAGS if tag in vocabulary}
+
+    @cached_property
+    def _left_out(self) -> frozenset[int]:
+        """Ids that are left out of text: end, begin, padding, chat marks; not the chunk tags."""
+        return frozenset(self._special - self._tags)
+
+    @property
+    def tags_are_special(self) -> bool:
+        """Whether a chunk tag is a special token of this tokenizer."""
+        return bool(self._special & self._tags)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from engine.errors import CheckpointError, LLMError
-from engine.llm.base import TAGS, Completion, LLMInfo, Request, refusal, refused
+from engine.llm.base import Completion, LLMInfo, Request, refusal, refused
 from engine.llm.checkpoint import CheckpointInfo
 from engine.llm.tokens import Tokens
 
@@ -51,7 +51,6 @@ class VLLMDoor:
         self._vocabulary = config.model_config.get_vocab_size()
         self._tokenizer = self._llm.get_tokenizer()
         self._tokens = Tokens(self._tokenizer, spec.name or checkpoint.path.resolve().name)
-        self._left_out, self._tags_are_special = _special_ids(self._tokenizer)
         self.in_flight = spec.max_num_seqs
         self.info = LLMInfo(
             name=spec.name or checkpoint.path.resolve().name,
@@ -70,8 +69,7 @@ class VLLMDoor:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out, tags kept."""
-        kept = [token for token in token_ids if token not in self._left_out]
-        return self._tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._tokens.decode(token_ids)
 
     def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
         """Serve requests, yielding each one's completions as it finishes; see ``engine.llm.base.LLM.stream``."""
@@ -134,7 +132,7 @@ class VLLMDoor:
             # The text is decoded once at the end, from the token ids; vLLM needs its own only to find stop
             # strings. It has to see what ``decode`` shows: a tag is there even where it is a special token.
             detokenize=bool(sampling.stop),
-            skip_special_tokens=not self._tags_are_special,
+            skip_special_tokens=not self._tokens.tags_are_special,
             output_kind=RequestOutputKind.FINAL_ONLY,
             logprob_token_ids=list(request.scored) or None,
         )
@@ -288,14 +286,6 @@ def _free() -> None:
         from vllm.distributed import cleanup_dist_env_and_memory
 
         cleanup_dist_env_and_memory()
-
-
-def _special_ids(tokenizer: Any) -> tuple[frozenset[int], bool]:
-    """Ids that are left out of text (end, begin, padding, chat marks; not the chunk tags); is a tag special?"""
-    special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    special |= set(tokenizer.all_special_ids)
-    tags = {tokenizer.convert_tokens_to_ids(tag) for tag in TAGS if tag in tokenizer.get_vocab()}
-    return frozenset(special - tags), bool(special & tags)
 
 
 def _versions(config: Any) -> dict[str, str]:
