@@ -101,6 +101,8 @@ class JudgmentView:
     n_tokens: int
     finish_reason: str
     run_id: int
+    score: float | None = None
+    """A discriminative judge's probability of ``+``; it writes no rationale."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from app.settings import get_settings
 from app.views.trajectory import page_start
 from app.widgets.value_curve import BELOW, biggest_drop, describe, summary, value_figure
+from db.rows import NewJudgment
 from db.store import Store, open_store
 from engine.values import UNKNOWN, Value
 from tests.filled_store import Filled, filled_store
@@ -81,6 +82,34 @@ def test_only_the_open_rationale_and_rollout_are_sent(
     assert f"Rollout {rollout.id}: draw 0," in words(
         open_at(traj=ids.sampled[2], chunk=1, rollout=rollout.id)
     )
+
+
+def test_a_discriminative_judge_shows_its_score_in_place_of_a_rationale(
+    open_at: Open, tmp_path: Path
+) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    url, ids = filled_store(folder)
+    store = open_store(url)
+    run = store.create_run("judge", {}, "ann")
+    judge = store.ensure_judge(
+        name="scorer",
+        kind="discriminative",
+        checkpoint="run-3",
+        checkpoint_hash="h",
+        prompt_name="judge_turns_nano",
+        prompt_hash="p",
+        sampling={},
+        sampling_digest="s",
+    )
+    chunk = store.chunk_page(ids.sampled[2], 0, 50)[1].id
+    store.add_judgments(
+        [NewJudgment(judge, chunk, 0, "negative", "", 1, "length", 0, score=0.125)], run_id=run
+    )
+    store.close()
+    app = open_at(url=url, traj=ids.sampled[2], chunk=1)
+    assert "scorer" in words(app)
+    assert any("p(+) 0.12" in str(bar.proto.text) for bar in app.get("progress"))
 
 
 def test_values_unknown_says_what_to_press(open_at: Open, filled: tuple[Store, str, Filled]) -> None:

@@ -122,7 +122,13 @@ def _show_judge(drawn: Sequence[JudgmentView], label: str | None, *, raw: bool) 
             label_visibility="collapsed",
         )
     for judgment in drawn:
-        if judgment.draw == chosen:
+        if judgment.draw != chosen:
+            continue
+        if judgment.score is not None:
+            st.progress(
+                judgment.score, text=f"p(+) {judgment.score:.2f}: this judge gives a score and writes nothing"
+            )
+        else:
             show_text(judgment.rationale, raw=raw)
             if judgment.finish_reason != "stop":
                 st.caption(f"ended by: {escape_line(judgment.finish_reason)}, {judgment.n_tokens} tokens")
