@@ -185,7 +185,7 @@ def check_classes(
     over = f"over {max_tokens} tokens" if max_tokens else "that are too long"
     seen = (
         f"{counts['chunks']} selected chunks: {counts['unlabelled']} without a label under {rule}, "
-        f"{counts['unsure']} less certain than min_confidence, {_disagreement(choice, counts)}"
+        f"{counts['unsure']} less certain than min_confidence, {_filtered(choice, counts)}"
         f"{counts['too_long']} prompts {over}, {_number(examples, '+')} + and {_number(examples, '-')} -"
     )
     if not examples:
@@ -198,12 +198,14 @@ def check_classes(
             )
 
 
-def _disagreement(choice: LabelFilter, counts: Mapping[str, int]) -> str:
-    if choice.agree_with is None:
-        return ""
-    return (
-        f"{counts['contradicted']} contradicted and {counts['unvoted']} not voted on by {choice.agree_with}, "
-    )
+def _filtered(choice: LabelFilter, counts: Mapping[str, int]) -> str:
+    """What the filters that are switched on left out."""
+    said = ""
+    if choice.agree_with is not None:
+        said += f"{counts['contradicted']} contradicted and {counts['unvoted']} not voted on by {choice.agree_with}, "
+    if choice.until_first_negative:
+        said += f"{counts['after_negative']} after a solution's first negative label, "
+    return said
 
 
 def _shuffled(examples: Sequence[Example], seed: int) -> list[Example]:
