@@ -9,6 +9,7 @@ import streamlit as st
 from app.kinds import resolve_recipe
 from engine.labels import DEFAULT_RULES, Rule, parse_rule
 from engine.recipes import Selection
+from training.parts import LabelFilter
 from training.sets import BuildSetRecipe
 
 STEM = "set-builder:"
@@ -82,21 +83,12 @@ def selection() -> Selection:
 
 def recipe_data() -> dict[str, Any]:
     """The recipe on screen as plain data."""
-    labels = (
-        "min_confidence",
-        "reviews",
-        "agree_with",
-        "balance",
-        "held_out",
-        "held_out_chunks",
-        "near_duplicates",
-    )
     return {
         "kind": "build-set",
         "name": get("name").strip() or None,
         "form": get("form"),
         "select": selection().model_dump(mode="json"),
-        "labels": {"rule": rule_text()} | {field: get(field) for field in labels},
+        "labels": {field: rule_text() if field == RULE else get(field) for field in LabelFilter.model_fields},
         "prompt": get("prompt"),
         "tokenizer": get("tokenizer"),
         "max_tokens": get("max_tokens"),

@@ -113,6 +113,11 @@ def waterfall_steps(counts: dict[str, int]) -> list[Step]:
         ("after an error", counts.get("after_negative", 0), "behind the solution's first negative label"),
         ("judge disagrees", counts.get("contradicted", 0), "the judge's majority says the opposite"),
         ("judge has no say", counts.get("unvoted", 0), "the judge has no majority on the chunk"),
+        (
+            "after an error",
+            counts.get("after_negative", 0),
+            "behind the first chunk of its solution labelled −",
+        ),
         ("prompt too long", counts.get("too_long", 0), "more tokens than the longest prompt allowed"),
     )
     steps = [Step("selected chunks", counts.get("chunks", 0), False, "all chunks of the selected solutions")]

@@ -199,6 +199,13 @@ def _labels() -> None:
             persist_state="session",
             help="On: where somebody reviewed a chunk, their + or − counts. Off: reviews are not looked at.",
         )
+        st.toggle(
+            "Only up to a solution's first −",
+            key=choice.key("until_first_negative"),
+            persist_state="session",
+            help="Leaves out what follows the first chunk labelled −: a sound chunk after an error is neither clearly "
+            "right nor wrong. PRM800K stops there.",
+        )
         judges = {judge.name: judge.name for judge in get_store().judges()}
         _pick(
             "agree_with",
