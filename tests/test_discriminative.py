@@ -37,6 +37,7 @@ from training.sft import IGNORED, arguments
 from training.sft_recipes import DiscriminativeRecipe
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
+ON_ONE_CPU = {"bf16": False, "use_cpu": True, "ddp_backend": None}
 PLAIN = load_prompt("judge_turns_nano", needs=("problem",))
 CHAT = load_prompt("judge_turns", needs=("problem",))
 
@@ -440,7 +441,7 @@ def test_dry_run_of_shipped_recipes_gives_arguments_that_trl_knows(path: Path, t
     from trl import SFTConfig
 
     recipe = resolve(DiscriminativeRecipe, read_recipe(path))
-    config = SFTConfig(**(arguments(recipe, tmp_path) | {"bf16": False, "use_cpu": True}))
+    config = SFTConfig(**(arguments(recipe, tmp_path) | ON_ONE_CPU))
     assert config.max_steps == recipe.sft.steps
     if path.stem != "discriminative-nano":
         assert (recipe.sft.learning_rate, recipe.sft.batch, recipe.sft.max_tokens) == (1e-5, 32, 8192), (

@@ -32,6 +32,7 @@ from training.sft import (
 from training.sft_recipes import SftRecipe
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
+ON_ONE_CPU = {"bf16": False, "use_cpu": True, "ddp_backend": None}
 
 
 @pytest.fixture(scope="session")
@@ -294,6 +295,6 @@ def test_dry_run_of_shipped_recipes_gives_arguments_that_trl_knows(path: Path, t
     from trl import SFTConfig
 
     recipe = resolve(SftRecipe, read_recipe(path))
-    config = SFTConfig(**(arguments(recipe, tmp_path) | {"bf16": False, "use_cpu": True}))
+    config = SFTConfig(**(arguments(recipe, tmp_path) | ON_ONE_CPU))
     size = config.per_device_train_batch_size * config.gradient_accumulation_steps * recipe.hardware.processes
     assert size == recipe.sft.batch and config.max_steps == recipe.sft.steps

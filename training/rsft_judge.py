@@ -218,23 +218,24 @@ def keep_right(
 def rationale_counts(
     rationales: Sequence[Rationale], chosen: Sequence[Rationale], examples: Sequence[Example]
 ) -> dict[str, int]:
-    """How many judgments there were, how many were right, how many are trained on, and of which label."""
-    right = sum(r.verdict == VERDICT_OF[examples[r.example].label] for r in rationales)
+    """How many judgments there were, how many were right (of ``+`` and of ``-``), how many are trained on."""
+    labels = [examples[r.example].label for r in rationales]
+    right = [label for r, label in zip(rationales, labels, strict=True) if r.verdict == VERDICT_OF[label]]
     return {
         "rationales": len(rationales),
-        "rationales_right": right,
+        "rationales_right": len(right),
+        "rationales_right_positive": right.count("+"),
+        "rationales_right_negative": right.count("-"),
         "rationales_kept": len(chosen),
-        "rationales_kept_positive": sum(examples[r.example].label == "+" for r in chosen),
-        "rationales_kept_negative": sum(examples[r.example].label == "-" for r in chosen),
         "chunks_with_rationale": len({r.example for r in chosen}),
     }
 
 
 def _check_classes(counts: Mapping[str, int]) -> None:
-    if not (counts["rationales_kept_positive"] and counts["rationales_kept_negative"]):
+    if not (counts["rationales_right_positive"] and counts["rationales_right_negative"]):
         raise TrainingError(
             f"of {counts['rationales']} judgments {counts['rationales_right']} have the right verdict, "
-            f"{counts['rationales_kept_positive']} kept for + and {counts['rationales_kept_negative']} for -: a judge "
+            f"{counts['rationales_right_positive']} of + and {counts['rationales_right_negative']} of -: a judge "
             "learns nothing from one class; raise rationales.samples or rationales.max_tokens, or take a base that judges"
         )
 
