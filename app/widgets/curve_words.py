@@ -102,7 +102,7 @@ PANELS = (
     Panel(
         "Tokens predicted right",
         "Rises towards 100 % on what is trained on.",
-        (("mean_token_accuracy", "training"),),
+        (("mean_token_accuracy", "training"), ("held_out/token_accuracy", "held out")),
         share=True,
     ),
     Panel(
