@@ -81,14 +81,20 @@ def run(
     recipe: Annotated[Path | None, typer.Option(help="YAML recipe; without it the defaults")] = None,
     set_: Set = None,
     detach: Annotated[bool, typer.Option(help="Queue it and return; a worker takes it")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would happen; exit 1 if it cannot run here")
+    ] = False,
 ) -> None:
     """Start a run from a recipe and follow it."""
+    from app.dry_run import say_what_would_happen
     from app.runs import follow, queue_run
     from app.store import open_or_make_store
     from engine.recipes import read_recipe, set_fields
 
     data = set_fields(read_recipe(recipe) if recipe else {}, set_ or [])
     settings = get_settings()
+    if dry_run:
+        raise typer.Exit(say_what_would_happen(settings, kind, data, console))
     store = open_or_make_store(settings)
     run_id = queue_run(store, kind, data, settings.actor, settings)
     if detach:

@@ -67,7 +67,8 @@ def pass_stop_on(child: Child, grace_s: float = STOP_GRACE_S) -> None:
     if child.stop_since is None:
         child.stop_since = now
         for process in _workers(child):
-            process.send_signal(signal.SIGTERM)
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGTERM)
     elif now - child.stop_since > grace_s:
         os.killpg(child.process.pid, signal.SIGKILL)
 

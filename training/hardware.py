@@ -1,7 +1,7 @@
 """How a run's process is started on the hardware that its recipe names. Light: the worker's process loads no torch.
 
-One process as it is; several on a CPU by torch's launcher; several on GPUs by accelerate with the configuration of the
-recipe's sharding. What the processes then do is the trainer's.
+One process as it is; several whole copies on a CPU by torch's launcher; several on GPUs by accelerate with the
+configuration of the recipe's sharding. What the processes then do is the trainer's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def launch_command(
     run = [module, "run", str(run_id), str(attempt)]
     if hardware is None or hardware.processes == 1:
         return [sys.executable, "-m", *run]
-    if not (has_gpu() if gpu is None else gpu):
+    if hardware.sharding == "ddp" and not (has_gpu() if gpu is None else gpu):
         torch_launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         return [*torch_launcher, "--nproc_per_node", str(hardware.processes), "--module", *run]
     accelerate = [sys.executable, "-m", "accelerate.commands.launch"]
