@@ -17,6 +17,7 @@ from engine.checkpoints import resolve_checkpoint
 from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
+from engine.recipes import Draws
 from training import core
 from training.callbacks import run_callback, step_of, trainer_state
 from training.held_out import Accuracy, measure, measure_model
@@ -156,11 +157,11 @@ def _measure(
 
 
 def _drawing(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
-    """How held-out judgments are drawn: as in training, with a seed of their own."""
+    """How held-out judgments are drawn: as judging draws them by default, whatever the temperature of the training."""
     recipe = ctx.recipe
     return {
         "k": recipe.labels.held_out_k,
-        "temperature": recipe.grpo.temperature,
+        "temperature": Draws().temperature,
         "max_tokens": recipe.grpo.max_tokens,
         "answer": recipe.answer,
         "seed": ctx.seed,

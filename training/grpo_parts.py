@@ -50,7 +50,11 @@ class Grpo(Part):
         "group",
         description="Advantages are divided by the spread of rewards in the group, in the batch, or not",
     )
-    temperature: float = Field(1.0, gt=0, description="Sampling temperature of the group")
+    temperature: float = Field(
+        1.0,
+        gt=0,
+        description="Sampling temperature of the group; above 1 the completions of a group differ for longer",
+    )
     max_prompt_tokens: int = Field(400, ge=1, description="Longer prompts are left out and counted")
     max_tokens: int = Field(64, ge=1, description="New tokens a completion may have")
     samples_every: int = Field(

@@ -78,11 +78,13 @@ class TrainJudgeRecipe(Recipe):
         None, description="A frozen training set, by name; empty: chosen from the store when the run starts"
     )
     select: Selection = Field(default_factory=lambda: Selection(policy="nano"))
-    labels: LabelChoice = Field(default_factory=LabelChoice)
+    labels: LabelChoice = Field(default_factory=lambda: LabelChoice(until_first_negative=True))
     warm_start: WarmStart | None = Field(
         None, description="Fine-tuning on the form before GRPO; only with answer: verdict"
     )
-    grpo: Grpo = Field(default_factory=Grpo)
+    grpo: Grpo = Field(
+        default_factory=lambda: Grpo(learning_rate=7e-5, schedule="linear", temperature=1.3)
+    )
     rewards: Rewards = Field(default_factory=Rewards)
     eval_every: int | None = Field(
         None,
@@ -92,7 +94,7 @@ class TrainJudgeRecipe(Recipe):
     )
     lora: Lora | None = Field(None, description="Train additions of low rank; empty: all weights")
     saving: Saving = Field(default_factory=Saving)
-    hardware: Hardware = Field(default_factory=Hardware)
+    hardware: Hardware = Field(default_factory=lambda: Hardware(precision="bfloat16"))
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainJudgeRecipe:
