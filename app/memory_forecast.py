@@ -21,6 +21,7 @@ from engine.checkpoints import resolve_checkpoint
 from engine.errors import CheckpointError
 from engine.llm import LLMSpec
 from engine.recipes import Recipe
+from training.grpo_parts import Grpo
 from training.parts import Hardware, Lora
 
 LEARNING = 16
@@ -177,7 +178,10 @@ def _training(recipe: Recipe, home: Path, gpu: bool, gpu_total: int) -> Iterator
             f"AdamW's moments in float32{shared}",
             weights.parameters * LEARNING // cut,
         )
-    if gpu and hardware.vllm == "auto" and hasattr(recipe, "grpo"):
+    grpo = getattr(recipe, "grpo", None)
+    if isinstance(grpo, Grpo) and grpo.beta and not isinstance(lora, Lora):
+        yield Need("the base once more, for grpo.beta", weights.parameters * 4 // cut)
+    if gpu and hardware.vllm == "auto" and isinstance(grpo, Grpo):
         yield Need(
             f"vLLM in the same process: {hardware.vllm_memory:.0%} of the GPU",
             int(gpu_total * hardware.vllm_memory),

@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
+from app.machine import GIB, Gpu, Machine
 from app.views.runs_detail import log_tail
+from db.rows import NewRunSample
 from db.store import Store
 from db.tables import Run, utc_now
-from tests.runs_page import Open, button, open_at, queue, store, words
+from tests.runs_page import Open, button, cells, field, labels, open_at, queue, run_to, store, words
 
 __all__ = ["open_at", "store"]
 
@@ -122,3 +124,151 @@ def test_a_store_that_cannot_be_read_for_a_while_is_named_in_place() -> None:
     app = AppTest.from_function(script).run()
     assert not app.exception
     assert "somebody keeps it locked" in app.error[0].value
+
+
+def collapsing(store: Store, run_id: int) -> None:
+    """Curves of a training in which ever more groups agree."""
+    for name, first, last in (
+        ("reward", 0.6, 0.7),
+        ("frac_reward_zero_std", 0.4, 0.96),
+        ("entropy", 0.2, 0.1),
+    ):
+        store.add_metrics(run_id, [(name, s, first + (last - first) * min(1, s / 20)) for s in range(1, 31)])
+
+
+def test_a_collapse_is_named_with_its_remedy(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "running", base="tiny")
+    collapsing(store, run_id)
+    app = open_at(run=str(run_id))
+    [alarm] = app.warning
+    said = words(app)
+    assert "96% of groups agree: no gradient" in said
+    assert "grpo.epsilon_high" in said and "grpo.learning_rate" in said
+    assert alarm.icon == ":material/notifications_active:"
+
+
+def test_a_sound_training_raises_no_alarm(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "running", base="tiny")
+    store.add_metrics(run_id, [("frac_reward_zero_std", s, 0.3) for s in range(1, 31)])
+    app = open_at(run=str(run_id))
+    words(app)
+    assert not app.warning
+
+
+def test_curves_have_plain_titles_and_say_what_good_looks_like(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "done", base="tiny")
+    collapsing(store, run_id)
+    store.add_metrics(run_id, [("grad_norm", 1, 0.5), ("own/number", 1, 3.0), ("loss", 1, float("nan"))])
+    app = open_at(run=str(run_id))
+    said = words(app)
+    for title in ("**Reward**", "**Groups that all agree**", "**Entropy**", "**Loss**"):
+        assert title in said
+    assert "Stays well below 90 %" in said
+    assert "not a number" in said
+    assert "Size of the gradient" not in said  # folded, and not even read before it is opened
+    charts = [one.proto.alt for one in app.get("plotly_chart")]
+    assert any(alt.startswith("Reward: reward 0.7 at step 30") for alt in charts)
+
+
+def test_completions_are_read_by_step_as_plain_text(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "done", base="tiny")
+    hostile = "# boom ![x](https://evil.example/x.png) \\boxed{Negative}"
+    store.add_run_samples(run_id, 20, [NewRunSample("problem A", "first words", "+", 1.0)])
+    store.add_run_samples(run_id, 40, [NewRunSample("problem A", hostile, "-", 0.0)])
+    app = open_at(run=str(run_id))
+    assert app.select_slider[0].value == 40
+    assert "reward 0" in words(app) and "compared with -" in words(app)
+    assert "![x](" not in "".join(str(m.value) for m in app.markdown)
+    app.select_slider[0].set_value(20).run()
+    said = words(app)
+    assert "first words" in said and "reward 1" in said and "boom" not in said
+
+
+def test_a_training_says_that_stop_saves_and_resume_goes_on(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "running", base="tiny")
+    app = open_at(run=str(run_id))
+    assert "saves a checkpoint" in button(app, "Stop and save").help
+    button(app, "Stop and save").click().run()
+    assert store.run(run_id).stop_requested
+    store.finish_run(run_id, "stopped")
+    assert "on the same curve" in button(open_at(run=str(run_id)), "Resume").help
+
+
+def test_accuracies_before_and_after_stand_first_in_the_result(open_at: Open, store: Store) -> None:
+    before = {"chunks": 200, "k": 8, "single": 0.64, "majority": 0.7, "none": 0.01, "split": 0.5}
+    after = before | {"single": 0.72, "single_interval": [0.68, 0.76]}
+    run_id = run_to(
+        store,
+        "done",
+        base="tiny",
+        result={
+            "held_out_before": before,
+            "held_out_after": after,
+            "set": {"too_long": 3},
+            "checkpoint": "tiny",
+        },
+    )
+    app = open_at(run=str(run_id))
+    metrics = {metric.label: (metric.value, metric.delta) for metric in app.metric}
+    assert metrics["Held out, one judgment"] == ("64.0% → 72.0%", "+8.0 points")
+    assert "200 chunks, 8 judgments each" in words(app)
+    assert ["set: too long", "3"] in cells(app, "Result")
+    assert any(
+        "one judgment, after 72.0% (68.0% to 76.0%)" in one.proto.alt for one in app.get("plotly_chart")
+    )
+    assert "{" not in "".join(str(cell) for row in cells(app, "Result") for cell in row)
+
+
+def test_measures_are_drawn_with_their_intervals(open_at: Open, store: Store) -> None:
+    measure = {"accuracy": 0.7, "interval": [0.6, 0.8], "n": 50, "by_problem": {"1": [2, 1, 1]}}
+    result = {
+        "judge": "tiny",
+        "measures": {"abs-q": measure | {"by_position": {"0": {"accuracy": 0.9, "n": 5}}}},
+    }
+    gain = {"gain": {"accuracy": -0.1, "interval": [-0.2, 0.1], "n": 9}}
+    run_id = run_to(store, "done", "search", result=result | gain)
+    app = open_at(run=str(run_id))
+    words(app)
+    [chart] = app.get("plotly_chart")
+    assert chart.proto.alt == "abs-q 70.0% (60.0% to 80.0%), n = 50; abs-q, chunk, 0 90.0%, n = 5"
+    rows = {row[0]: row[1] for row in cells(app, "Result")}
+    assert rows == {"judge": "tiny", "gain: accuracy": "-0.1", "gain: interval": "-0.2, 0.1", "gain: n": "9"}
+
+
+def test_parts_stand_beneath_their_parent_and_not_in_the_list(open_at: Open, store: Store) -> None:
+    parent = run_to(store, "running", "sample")
+    recipe = store.run(parent).recipe
+    parts = [
+        store.create_run("sample", recipe, "ada", parent_id=parent, name=f"round {i}") for i in range(15)
+    ]
+    for part in parts[:13]:
+        store.claim_child(part, 1)
+        store.finish_run(part, "done")
+    app = open_at()
+    assert [row[0] for row in cells(app, "Runs")] == [f"Run {parent}"]
+    app = open_at(parts="1")
+    assert len(cells(app, "Runs")) == 16
+    app = open_at(run=str(parent))
+    assert "15 runs, 2 queued, 13 done" in words(app)
+    assert [row[:2] for row in cells(app, "Parts of this run")] == [
+        [f"Run {part}", f"round {i}"] for i, part in enumerate(parts) if i >= 13
+    ]
+    assert "waiting for its turn" in str(cells(app, "Parts of this run"))
+    app = open_at(run=str(parts[0]))
+    assert "round 0" in words(app) and f"Part of run {parent}" in labels(app)
+    assert "Resume" not in labels(app)
+
+
+def test_what_came_of_a_set_leads_to_training_on_it(open_at: Open, store: Store) -> None:
+    run_id = run_to(store, "done", "build-set", result={"set": "2024", "counts": {"train": 4}})
+    app = button(open_at(run=str(run_id)), "Train a judge on it").click().run()
+    assert app.query_params["new"] == "train-judge"
+    assert field(app, "train-judge", "set").value == "2024"  # a name, although it looks like a number
+
+
+def test_the_list_names_memory_and_gpus(open_at: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu("NVIDIA H200", 140 * GIB, 40 * GIB)
+    monkeypatch.setattr("app.views.runs_forecast.machine", lambda: Machine(8, 64 * GIB, 32 * GIB, (gpu,)))
+    said = words(open_at())
+    assert "8 CPU cores · 32.0 of 64.0 GiB memory free" in said
+    assert "NVIDIA H200, 100 of 140 GiB free" in said

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.machine import GIB, Machine, this_machine
+from app.machine import GIB
+from app.views import runs_forecast
 from app.views.runs_checkpoints import show_checkpoints
 from app.views.runs_compare import show_compare
 from app.views.runs_detail import show_run
@@ -99,14 +100,9 @@ def _worker() -> None:
         )
 
 
-@st.cache_data(ttl=5, show_spinner=False)
-def _machine() -> Machine:
-    return this_machine()
-
-
 def _devices() -> None:
     """What is attached to the machine of the pages (the worker's, unless it was started elsewhere)."""
-    machine = _machine()
+    machine = runs_forecast.machine()
     st.caption(
         f":material/memory: {machine.cores} CPU cores · {machine.memory_free / GIB:.1f} of "
         f"{machine.memory_total / GIB:.1f} GiB memory free · "

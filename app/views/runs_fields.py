@@ -113,6 +113,7 @@ TITLES: Mapping[str, str] = {
     "rules": "Label rules",
     "min_confidence": "Least confidence of a label",
     "reviews": "People's labels count",
+    "until_first_negative": "Leave out what follows the first −",
     "balance": "As many + as −",
     "held_out": "Share of problems held out",
     "held_out_chunks": "Held-out chunks at most",
