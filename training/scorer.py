@@ -15,6 +15,9 @@ from engine.errors import LLMError
 from engine.llm.base import Completion, LLMInfo, Request, refusal
 from engine.llm.tokens import Tokens
 
+BATCH_TOKENS = 32768
+"""Tokens that go through the model at once, padding included."""
+
 
 class ModelScorer:
     """``engine.llm.base.LLM`` for scored requests over a model of transformers that somebody has loaded."""
@@ -56,13 +59,15 @@ class ModelScorer:
                     yield completions
                 else:
                     served.append(request)
-            yield from self._scored(served)
+            served.sort(key=lambda request: len(request.prompt_token_ids))  # little padding
+            while served:
+                size = max(1, BATCH_TOKENS // len(served[-1].prompt_token_ids))
+                yield from self._scored(served[-size:])
+                del served[-size:]
 
     def _scored(self, requests: Sequence[Request]) -> Iterator[list[Completion]]:
         import torch
 
-        if not requests:
-            return
         longest = max(len(r.prompt_token_ids) for r in requests)
         padding = [longest - len(r.prompt_token_ids) for r in requests]
         device = self.model.device
