@@ -45,6 +45,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
     monkeypatch.setenv("STEPWISER_DATABASE_URL", f"sqlite:///{tmp_path / 'runs.db'}")
     monkeypatch.setenv("STEPWISER_ACTOR", "rosa")
+    monkeypatch.setenv("STEPWISER_STALLED_AFTER_S", "300")  # a busy machine may take long to draw a page
     get_settings.cache_clear()
     make_checkpoint(tmp_path / "checkpoints" / "tiny")
     store = open_store(f"sqlite:///{tmp_path / 'runs.db'}", migrate=True)
