@@ -1,7 +1,7 @@
 """A plan: named runs that are parts of one run, in the order of their needs, one or several at a time, resumable.
 
 Each part is a run like any other, with its own row, process and log. A part is done when a run of its name is done
-under the very recipe that the plan gives it now; so a plan that goes on after a stop, a kill or a change leaves what
+under the very recipe that the plan gives it now, made after the runs that it needs; so a plan that goes on after a stop, a kill or a change leaves what
 still holds alone, waits for parts that still run, resumes the unfinished and makes the rest. Not: what the parts are
 (loop, laboratory).
 """
@@ -103,7 +103,8 @@ class Plan:
             if isinstance(recipe, str):
                 state.refused[name] = recipe
                 continue
-            own = [row for row in rows[name] if self._is_of(row, key, recipe)]
+            after = max(key[1:], default=0)  # a run made before what it needs was made of something older
+            own = [row for row in rows[name] if row.id > after and self._is_of(row, key, recipe)]
             if own and own[-1].status == "done":
                 state.done[name] = own[-1]
                 continue

@@ -194,3 +194,31 @@ def test_a_plan_that_cannot_be_worked_through_is_refused():
         Plan([part("a"), part("a")])
     with pytest.raises(RunError, match=r"'b' needs \['c'\]"):
         Plan([part("a"), part("b", "a", "c"), part("c")])
+
+
+def test_a_part_is_made_anew_when_what_it_needs_was_made_anew(store: Store):
+    parent = store.create_run("rollout", {"kind": "rollout"}, "test")
+
+    def plan(seed: int) -> Plan:
+        return Plan(
+            [
+                Part("first", "sample", lambda _: {"seed": seed}),
+                Part("second", "judge", lambda _: {}, needs=("first",)),
+            ]
+        )
+
+    def finish(plan: Plan, name: str) -> int:
+        recipe = plan.look(store, [parent]).ready[name].model_dump(mode="json")
+        child = store.create_run(str(recipe["kind"]), recipe, "test", parent_id=parent, name=name)
+        store.claim_child(child, pid=0)
+        store.finish_run(child, "done")
+        return child
+
+    old, new = plan(1), plan(2)
+    former = {name: finish(old, name) for name in ("first", "second")}
+    assert {name: row.id for name, row in old.look(store, [parent]).done.items()} == former
+    finish(new, "first")
+    state = new.look(store, [parent])
+    assert list(state.done) == ["first"] and list(state.ready) == ["second"] and not state.open
+    second = finish(new, "second")
+    assert new.look(store, [parent]).done["second"].id == second

@@ -25,18 +25,19 @@ RULES = {
     "abs-q": "abs-q",
     "rel-effective": "rel-effective:alpha=0.4,n=4",
 }
+REL = "rel-ratio"
 POLICY, PLAIN_POLICY = "nano", "nano-plain"
 BASE = "base"
 ABLATIONS = {
-    "rs-ft": "no RL (RS-FT)",
     "no-cot": "no CoT (verdict only)",
     "no-balance": "no balancing",
     "no-clip-higher": "no clip-higher",
     "all-labels": "all labels, unsure ones too",
+    "after-errors": "chunks after an error too",
     "blank-line": "blank-line chunks",
 }
 SURE = 0.8
-"""Least confidence of a training label, unless all labels are the point."""
+"""Least confidence of a label, unless all labels are the point."""
 SCORINGS = 4
 """Judgments a chunk that a solution is selected by."""
 
@@ -72,23 +73,25 @@ class Lab:
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge as it is trained: under which rule, on which set, from which shipped recipe."""
+    """A judge as it is trained: under which rule, from which shipped recipe; ``variant``: how its set differs."""
 
     key: str
     title: str
     kind: str
     shipped: str
     rule: str
-    set: str
+    variant: str = ""
+    tuned_first: bool = False
+    """Whether it starts from the fine-tuned judge of the same seed instead of from the base."""
 
 
 def lab_plan(recipe: LabRecipe) -> Lab:
     """The laboratory of this recipe. Raises RecipeError where a shipped recipe that it starts from is missing."""
     lab = Lab()
     _data(lab, recipe)
-    judges = [judge for rule in recipe.rules for judge in _both(rule)]
-    judges += [_ablation(name) for name in recipe.ablations]
-    _evaluate(lab, recipe, BASE, "base, untrained", lambda _: "nano", "rel-ratio")
+    others = [judge for rule in recipe.rules if rule != REL for judge in _both(rule)]
+    judges = [*_both(REL), RSFT, BEST, *others, *map(_ablation, recipe.ablations)]
+    _evaluate(lab, recipe, BASE, "base, untrained", lambda _: POLICY, REL)
     for seed in range(1, recipe.seeds + 1):
         for judge in judges:
             _judge(lab, recipe, judge, seed)
@@ -114,7 +117,8 @@ def shipped(kind: str, name: str) -> Data:
 
 def _data(lab: Lab, recipe: LabRecipe) -> None:
     for dataset, problems in ((TRAIN, recipe.train_problems), (HELD_OUT, recipe.held_out_problems)):
-        lab.add(_sample(dataset), "sample", _draw(recipe, dataset, problems) | {"n": recipe.n})
+        n = recipe.n if dataset == TRAIN else recipe.held_out_m  # the value of the bare problem is theirs
+        lab.add(_sample(dataset), "sample", _draw(recipe, dataset, problems) | {"n": n})
     lab.add(_rollout(TRAIN), "rollout", _roll_out(recipe, TRAIN, recipe.m), _sample(TRAIN))
     lab.add(_rollout(HELD_OUT), "rollout", _roll_out(recipe, HELD_OUT, recipe.held_out_m), _sample(HELD_OUT))
 
@@ -149,74 +153,64 @@ def _roll_out(recipe: LabRecipe, dataset: str, m: int, policy: str = POLICY) -> 
 def _set(lab: Lab, recipe: LabRecipe, judge: Judge) -> str:
     """The part that builds the judge's training set; made once, whatever the seeds."""
     form = "turns" if judge.kind == "train-judge-sft" else "judge"
-    name = f"set {judge.set}" + (" as turns" if form == "turns" else "")
+    name = " ".join(filter(None, ("set", judge.rule, judge.variant, "as turns" if form == "turns" else "")))
     if any(part.name == name for part in lab.parts):
         return name
     policy, needs = POLICY, (_rollout(TRAIN), _sample(HELD_OUT))
-    if judge.set.endswith("blank-line"):
-        policy = PLAIN_POLICY
-        lab.add(
-            _sample(TRAIN, policy),
-            "sample",
-            {"dataset": TRAIN, "n": recipe.n, "llm": {"checkpoint": policy}, "seed": recipe.seed},
-            _sample(TRAIN),
-        )
-        rolled = lab.add(
-            _rollout(TRAIN, policy),
-            "rollout",
-            _roll_out(recipe, TRAIN, recipe.m, policy),
-            _sample(TRAIN, policy),
-        )
-        needs = (rolled, _sample(HELD_OUT))
+    if judge.variant == "blank-line":
+        policy, needs = PLAIN_POLICY, (_plain_data(lab, recipe), _sample(HELD_OUT))
     labels = {
         "rule": RULES[judge.rule],
-        "min_confidence": 0.0 if judge.set.endswith("all labels") else SURE,
-        "balance": not judge.set.endswith("unbalanced"),
+        "min_confidence": 0.0 if judge.variant == "all-labels" else SURE,
+        "balance": judge.variant != "no-balance",
+        "until_first_negative": judge.variant != "after-errors",
         "held_out": 0.15,
         "held_out_chunks": 100,
     }
-    data = {
-        "form": form,
-        "select": _chosen(recipe, TRAIN, policy),
-        "labels": labels,
-        "clear_of": [HELD_OUT],
-        "seed": recipe.seed,
-    }
+
+    def data(_: Results) -> Data:
+        own = {} if form == "turns" else {"prompt": shipped(judge.kind, judge.shipped)["prompt"]}
+        return own | {
+            "form": form,
+            "select": _chosen(recipe, TRAIN, policy),
+            "labels": labels,
+            "clear_of": [HELD_OUT],
+            "seed": recipe.seed,
+        }
+
     return lab.add(name, "build-set", data, *needs)
+
+
+def _plain_data(lab: Lab, recipe: LabRecipe) -> str:
+    """Solutions of the policy that writes no tags to the same problems, rolled out at blank lines."""
+    sampled, rolled = _sample(TRAIN, PLAIN_POLICY), _rollout(TRAIN, PLAIN_POLICY)
+    draw = {"dataset": TRAIN, "n": recipe.n, "llm": {"checkpoint": PLAIN_POLICY}, "seed": recipe.seed}
+    lab.add(sampled, "sample", draw, _sample(TRAIN))
+    return lab.add(rolled, "rollout", _roll_out(recipe, TRAIN, recipe.m, PLAIN_POLICY), sampled)
 
 
 # ---- judges
 
 
+RSFT = Judge("rs-ft", f"{REL}, RS-FT", "train-judge-rsft", "rsft-judge-nano", REL)
+"""Without reinforcement: fine-tuned on its own rationales with the right verdict."""
+BEST = Judge("best", f"{REL}, RS-FT then GRPO", "train-judge", "judge-grpo-nano", REL, tuned_first=True)
+"""The judge that search and selection use."""
+
+
 def _both(rule: str) -> list[Judge]:
     """The generative and the discriminative judge of a rule."""
     return [
-        Judge(f"grpo {rule}", f"{rule}, GRPO", "train-judge", "judge-grpo-nano", rule, rule),
-        Judge(
-            f"sft {rule}",
-            f"{rule}, discriminative",
-            "train-judge-sft",
-            "judge-discriminative-nano",
-            rule,
-            rule,
-        ),
+        Judge(f"grpo {rule}", f"{rule}, GRPO", "train-judge", "judge-grpo-nano", rule),
+        Judge(f"sft {rule}", f"{rule}, discriminative", "train-judge-sft", "discriminative-nano", rule),
     ]
 
 
 def _ablation(name: str) -> Judge:
     """The generative judge of rel-ratio with one thing changed."""
-    kind, start, chosen = "train-judge", "judge-grpo-nano", "rel-ratio"
-    if name == "rs-ft":
-        kind, start = "train-judge-rsft", "judge-rsft-nano"
-    elif name == "no-cot":
-        start = "judge-verdict-nano"
-    elif name != "no-clip-higher":
-        chosen += {
-            "no-balance": " unbalanced",
-            "all-labels": " all labels",
-            "blank-line": " blank-line",
-        }[name]
-    return Judge(name, ABLATIONS[name], kind, start, "rel-ratio", chosen)
+    start = "judge-verdict-nano" if name == "no-cot" else "judge-grpo-nano"
+    variant = "" if name == "no-clip-higher" else name
+    return Judge(name, ABLATIONS[name], "train-judge", start, REL, variant)
 
 
 def _judge(lab: Lab, recipe: LabRecipe, judge: Judge, seed: int) -> None:
@@ -228,12 +222,20 @@ def _judge(lab: Lab, recipe: LabRecipe, judge: Judge, seed: int) -> None:
         if judge.key == "no-clip-higher":
             start["grpo"]["epsilon_high"] = start["grpo"]["epsilon"]
         own = {"seed": seed, "name": None, "set": results[built].result["set"]}
+        if judge.tuned_first:
+            own["base"] = results[_training(RSFT, seed)].result["checkpoint"]
         return _smaller(start, recipe) | own
 
-    trained = lab.add(f"{judge.title}, seed {seed}: train", judge.kind, train, built)
+    needs = (built, _training(RSFT, seed)) if judge.tuned_first else (built,)
+    trained = lab.add(_training(judge, seed), judge.kind, train, *needs)
     _evaluate(
         lab, recipe, judge.key, f"{judge.title}, seed {seed}", _made(trained), judge.rule, trained, judge
     )
+
+
+def _training(judge: Judge, seed: int) -> str:
+    """Name of the part that trains the judge with this seed."""
+    return f"{judge.title}, seed {seed}: train"
 
 
 def _made(part: str) -> Callable[[Results], str]:
@@ -256,13 +258,15 @@ def _evaluate(
     The chunks are drawn with the laboratory's seed, not the training's: every judge of a rule reads the same ones.
     The base, which has no rule of its own, is measured under every rule.
     """
-    rules = list(dict.fromkeys((rule, "rel-ratio"))) if judge else list(recipe.rules)
+    rules = list(dict.fromkeys((rule, REL))) if judge else list(recipe.rules)
 
     def data(results: Results) -> Data:
         return {
             "judge": {"llm": {"checkpoint": checkpoint(results)}, "k": recipe.k},
             "select": _chosen(recipe, HELD_OUT),
             "rules": [RULES[name] for name in rules],
+            "min_confidence": SURE,
+            "until_first_negative": True,
             "limit": recipe.chunks,
             "seed": recipe.seed,
         }
@@ -286,7 +290,7 @@ def _smaller(data: Data, recipe: LabRecipe) -> Data:
 
 
 def _search(lab: Lab, recipe: LabRecipe, seed: int) -> None:
-    """Chunk-reset search with the judges of rel-ratio; with the base judge, and without any, once."""
+    """Chunk-reset search with trained judges of rel-ratio; with the base judge, and without any, once."""
 
     def search(key: str, title: str, checkpoint: Callable[[Results], str], trained: str | None) -> None:
         def data(results: Results) -> Data:
@@ -301,9 +305,9 @@ def _search(lab: Lab, recipe: LabRecipe, seed: int) -> None:
         lab.measure(key, title.partition(", seed")[0], part)
 
     if seed == 1:
-        search("search base", "base, untrained", lambda _: "nano", None)
-    for judge in _both("rel-ratio"):
-        trained = f"{judge.title}, seed {seed}: train"
+        search("search base", "base, untrained", lambda _: POLICY, None)
+    for judge in (_both(REL)[1], BEST):
+        trained = _training(judge, seed)
         search(f"search {judge.key}", f"{judge.title}, seed {seed}", _made(trained), trained)
 
 
@@ -313,7 +317,7 @@ def _selection(lab: Lab, recipe: LabRecipe, seed: int) -> None:
     solutions["limit"] = recipe.selection_problems * recipe.n
 
     def judged(judge: Judge) -> str:
-        trained = f"{judge.title}, seed {seed}: train"
+        trained = _training(judge, seed)
 
         def data(results: Results) -> Data:
             llm = {"checkpoint": results[trained].result["checkpoint"]}
@@ -330,18 +334,17 @@ def _selection(lab: Lab, recipe: LabRecipe, seed: int) -> None:
 
         def train(results: Results) -> Data:
             own = {"seed": seed, "name": None, "set": results[chosen].result["set"]}
-            return _smaller(shipped("train-sft", "sft-policy-nano"), recipe) | own
+            return _smaller(shipped("train-sft", "sft-nano"), recipe) | own
 
         trained = lab.add(f"{title}, seed {seed}: fine-tune", "train-sft", train, chosen)
         _solve(lab, recipe, f"select {key}", title, _made(trained), seed, trained)
 
     if seed == 1:
         _solve(lab, recipe, "select base", "policy before fine-tuning", lambda _: POLICY, None, None)
-    generative, discriminative = _both("rel-ratio")
-    by_generative = judged(generative)
+    by_generative = judged(BEST)
     tuned("outcome", "outcome only", "outcome", by_generative)
-    tuned("grpo", "selected by the generative judge", "stepwise", by_generative)
-    tuned("sft", "selected by the discriminative judge", "stepwise", judged(discriminative))
+    tuned("best", "selected by the generative judge", "stepwise", by_generative)
+    tuned("sft", "selected by the discriminative judge", "stepwise", judged(_both(REL)[1]))
 
 
 def _solve(

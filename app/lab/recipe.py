@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from engine.recipes import Recipe
 
 RuleName = Literal["rel-ratio", "abs-q", "rel-effective"]
-Ablation = Literal["rs-ft", "no-cot", "no-balance", "no-clip-higher", "all-labels", "blank-line"]
+Ablation = Literal["no-cot", "no-balance", "no-clip-higher", "all-labels", "after-errors", "blank-line"]
 Comparison = Literal["search", "selection"]
 
 
@@ -29,7 +29,7 @@ class LabRecipe(Recipe):
         description="Label rules; the ablations, search and selection use rel-ratio",
     )
     ablations: tuple[Ablation, ...] = Field(
-        ("rs-ft", "no-cot", "no-balance", "no-clip-higher", "all-labels", "blank-line"),
+        ("no-cot", "no-balance", "no-clip-higher", "all-labels", "after-errors", "blank-line"),
         description="What is left out or changed, one thing at a time, on rel-ratio",
     )
     comparisons: tuple[Comparison, ...] = Field(
@@ -39,10 +39,14 @@ class LabRecipe(Recipe):
     held_out_problems: int = Field(
         120, ge=4, description="Other problems, whose labels judges are measured on"
     )
-    n: int = Field(16, ge=2, description="Solutions sampled a problem")
+    n: int = Field(16, ge=2, description="Solutions sampled a training problem")
     per_problem: int = Field(2, ge=1, description="Of these, solutions that are rolled out")
     m: int = Field(16, ge=1, description="Rollouts a prefix for training labels")
-    held_out_m: int = Field(256, ge=1, description="Rollouts a prefix for held-out labels: nearly the truth")
+    held_out_m: int = Field(
+        256,
+        ge=2,
+        description="Solutions a held-out problem and rollouts a prefix: labels that are nearly the truth",
+    )
     chunks: int = Field(400, ge=2, description="Held-out chunks a rule, balanced, that every judge reads")
     k: int = Field(8, ge=1, le=256, description="Judgments a held-out chunk")
     fresh_problems: int = Field(

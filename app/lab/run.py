@@ -24,7 +24,7 @@ from app.shipped import shipped_for
 from app.store import open_or_make_store, open_store
 from db.rows import RunRow
 from db.store import Store
-from engine.errors import RunError
+from engine.errors import RecipeError, RunError
 from engine.recipes import resolve, set_fields
 from engine.runs import RunContext
 
@@ -75,7 +75,11 @@ def start(settings: Settings, quick: bool, assignments: Sequence[str] = ()) -> t
 
 
 def _same(row: RunRow, recipe: LabRecipe) -> bool:
-    return resolve_recipe(KIND, row.recipe) == recipe
+    """Whether the stored recipe means the same; one that today's code cannot read does not."""
+    try:
+        return resolve_recipe(KIND, row.recipe) == recipe
+    except RecipeError:
+        return False
 
 
 def newest_lab(store: Store) -> RunRow | None:
