@@ -43,7 +43,7 @@ class SegmentRecipe(Recipe):
         description="Most answers drawn a solution; the first that changes no character is kept (paper: 8)",
     )
     held_out: float = Field(0.1, ge=0, lt=1, description="Share of the problems kept from training")
-    draws: Draws = Field(default_factory=lambda: Draws(max_tokens=400))
+    draws: Draws = Field(default_factory=lambda: Draws(temperature=0.7, max_tokens=400))
 
     def check(self, home: Path) -> None:
         if self.name is not None:

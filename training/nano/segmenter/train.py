@@ -37,8 +37,8 @@ class SegmenterRecipe(BaseModel):
     batch: int = Field(ge=1, description="sequences a step")
     weight_decay: float = Field(ge=0)
     threads: int = Field(ge=1)
-    plain: Stretch
-    teacher: Stretch
+    plain: list[Stretch] = Field(min_length=1, description="one after the other, each with new solutions")
+    teacher: list[Stretch] = Field(min_length=1)
 
 
 def read_segmenter_recipe(path: Path = HERE / "recipe.yaml") -> SegmenterRecipe:
@@ -84,14 +84,10 @@ def train_segmenter(
         if progress:
             progress(step, log[-1])
 
-    source = examples(role, load_recipe(HERE.parent / "recipe.yaml"), recipe.seed)
-    stretch = recipe.plain if role == "plain" else recipe.teacher
-    run_stage(
-        model,
-        stretch,
-        recipe.weight_decay,
-        padded(source, recipe.batch, tokenizer, recipe.seed),
-        0,
-        report,
-    )
+    nano, done = load_recipe(HERE.parent / "recipe.yaml"), 0
+    for number, stretch in enumerate(recipe.plain if role == "plain" else recipe.teacher):
+        seed = recipe.seed + number
+        source = padded(examples(role, nano, seed), recipe.batch, tokenizer, seed)
+        run_stage(model, stretch, recipe.weight_decay, source, done, report)
+        done += stretch.steps
     return save(recipe, model, tokenizer, log, out_dir)
