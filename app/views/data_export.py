@@ -21,9 +21,9 @@ from engine.pipeline.export import effective_rows
 from training.sets import Manifest, export_rows, list_sets, read_rows, sets_folder, styles_of
 
 STYLE_WORDS = {
-    "conversational": "prompt and completion as chat messages (TRL conversational): for chat models",
-    "prompt-completion": "prompt and completion as plain texts (TRL prompt-completion): for any model",
-    "messages": "a solution as a conversation, + or − after each chunk (TRL messages): for judges of one token",
+    "conversational": "prompt and completion as chat messages, for chat models",
+    "prompt-completion": "both as plain texts, for any model",
+    "messages": "a solution as a conversation, + or − after each chunk",
 }
 PART_WORDS = {"train": "the part to train on", "held_out": "the held-out part"}
 MOST_CHUNKS = 50_000
@@ -77,7 +77,7 @@ def set_downloads(manifest: Manifest) -> None:
             disabled=not rows,
             key="download-set",
         )
-    st.caption(f"{rows:,} rows are in that part; one JSON object a line.")
+    st.caption(f"{rows:,} rows are in that part; one JSON object a line, as TRL reads them.")
 
 
 def _damage(manifest: Manifest) -> str:

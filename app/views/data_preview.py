@@ -110,7 +110,6 @@ def waterfall_steps(counts: dict[str, int]) -> list[Step]:
     losses = (
         ("no label", counts.get("unlabelled", 0), "a value is unknown, or reviewers disagree or abstain"),
         ("not sure enough", counts.get("unsure", 0), "less certain than the least confidence asked for"),
-        ("after an error", counts.get("after_negative", 0), "behind the solution's first negative label"),
         ("judge disagrees", counts.get("contradicted", 0), "the judge's majority says the opposite"),
         ("judge has no say", counts.get("unvoted", 0), "the judge has no majority on the chunk"),
         (

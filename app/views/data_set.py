@@ -50,9 +50,9 @@ def show_set(name: str) -> None:
     with left:
         _left_out(manifest)
         _people(manifest)
+        _origin(manifest)
     with right:
         _positions(manifest)
-        _origin(manifest)
     st.markdown("**Take it elsewhere**")
     set_downloads(manifest)
     _how_made(manifest)

@@ -190,24 +190,37 @@ def _from_rollouts(store: Store, wholes: Sequence[StageTrajectory]) -> list[Solu
 
 
 def _from_judges(store: Store, wholes: Sequence[StageTrajectory]) -> dict[str, list[Solution]]:
-    """By judge: the solutions of which it read every chunk; a chunk's score is the share of its positive verdicts."""
-    votes = store.votes(chunk.id for whole in wholes for chunk in whole.chunks)
-    judges = sorted({judge for by_judge in votes.values() for judge in by_judge})
-    return {
-        str(judge): [one for whole in wholes for one in _whole(whole, list(_voted(whole, votes, judge)))]
-        for judge in judges
-    }
+    """By judge: the solutions of which it read every chunk; a chunk's score is the share of its positive verdicts, or
+    the mean of the judge's own scores (a discriminative one)."""
+    chunks = [chunk.id for whole in wholes for chunk in whole.chunks]
+    votes = store.votes(chunks)
+    scoring = {judge.id for judge in store.judges() if judge.kind == "discriminative"}
+    found = {}
+    for judge in sorted({judge for by_judge in votes.values() for judge in by_judge}):
+        scores = store.chunk_scores(judge, chunks)
+        mine = {chunk: by_judge[judge] for chunk, by_judge in votes.items() if judge in by_judge}
+        found[str(judge)] = [
+            one
+            for whole in wholes
+            for one in _whole(whole, list(_voted(whole, mine, scores, own=judge in scoring)))
+        ]
+    return found
 
 
 def _voted(
-    whole: StageTrajectory, votes: Mapping[int, Mapping[int, tuple[int, int, int]]], judge: int
+    whole: StageTrajectory,
+    votes: Mapping[int, tuple[int, int, int]],
+    scores: Mapping[int, float],
+    *,
+    own: bool,
 ) -> Iterable[ScoredChunk]:
+    """The chunks that one judge read; ``own``: its score is its own, not a share of verdicts."""
     for chunk in whole.chunks:
-        positive, negative, none = votes.get(chunk.id, {}).get(judge, (0, 0, 0))
-        if total := positive + negative + none:
+        if chunk.id in votes and chunk.id in scores:
+            positive, negative, none = votes[chunk.id]
             sign = "+" if positive > negative else "-" if negative > positive else ""
-            said = f"{positive} of {total} verdicts +"
-            yield ScoredChunk(chunk.idx, chunk.text, positive / total, said, sign)
+            said = "p(+)" if own else f"{positive} of {positive + negative + none} verdicts +"
+            yield ScoredChunk(chunk.idx, chunk.text, scores[chunk.id], said, sign)
 
 
 def _whole(whole: StageTrajectory, scored: Sequence[ScoredChunk]) -> list[Solution]:

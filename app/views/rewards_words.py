@@ -138,10 +138,10 @@ def _scores(one: Solution, indices: Sequence[int], group: Group) -> str:
     if group.source.key == ROLLOUTS:
         first, last = one.chunks[indices[0]].said, one.chunks[indices[-1]].said
         return f"{first.split(' → ')[0]} → {last.split(' → ')[1]}"
-    if len(indices) == 1:
-        return one.chunks[indices[0]].said
-    shares = [one.chunks[i].score for i in indices]
-    return f"{min(shares):.0%} to {max(shares):.0%} of the judge's verdicts +"
+    scores = [one.chunks[i].score for i in indices]
+    if len(scores) == 1:
+        return f"score {scores[0]:.2f}: {one.chunks[indices[0]].said}"
+    return f"scores {min(scores):.2f} to {max(scores):.2f}"
 
 
 def sum_pays_for_chunks(group: Group) -> str:
