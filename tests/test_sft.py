@@ -226,6 +226,14 @@ def test_lora_saves_the_adapter_and_merged_weights_that_stand_alone(tmp_path: Pa
     check_checkpoint(checkpoint)
 
 
+def test_the_learning_rate_follows_the_recipes_schedule(tmp_path: Path) -> None:
+    def schedule(**sft: Any) -> str:
+        return str(arguments(resolve(SftRecipe, {"set": "s", "sft": sft}), tmp_path)["lr_scheduler_type"])
+
+    assert schedule(warmup=0) == "constant" and schedule(warmup=5) == "constant_with_warmup"
+    assert schedule(warmup=5, schedule="linear") == "linear" and schedule(schedule="cosine") == "cosine"
+
+
 def test_accumulated_micro_batches_are_one_step(tmp_path: Path, tiny: Path) -> None:
     sft = {"steps": 3, "batch": 8, "learning_rate": 3e-3, "warmup": 0, "max_tokens": 64}
     whole = context(tmp_path, tiny, run_id=1, name="one", sft=sft)

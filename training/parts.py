@@ -110,6 +110,9 @@ class Sft(Part):
     )
     learning_rate: float = Field(1e-5, gt=0, description="AdamW learning rate, after the warm-up")
     warmup: int = Field(10, ge=0, description="Steps until the learning rate is reached")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        "constant", description="The learning rate afterwards: it stays, or falls to 0 at the last step"
+    )
     max_tokens: int = Field(
         512, ge=8, description="Longer examples are left out and counted; the length of a packed sequence"
     )

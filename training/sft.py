@@ -137,7 +137,7 @@ def arguments(recipe: SupervisedRecipe, output: Path) -> dict[str, Any]:
         hardware=recipe.hardware,
         saving=recipe.saving,
         warmup=sft.warmup,
-        schedule="constant_with_warmup" if sft.warmup else "constant",
+        schedule="constant_with_warmup" if sft.schedule == "constant" and sft.warmup else sft.schedule,
     )
     size = sft.per_device(processes)
     return (
