@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.answers import Grade, Grader, extract
+from engine.answers import Grade, Grader
 from engine.chunks import Cut, cut_best
 from engine.judges import Judge, ToRead, scores_of
+from engine.segmentation import well_formed
 from training.guards import Guards, Habits, chunk_prices, habits_of, solution_price
 from training.process_rewards import Scored, aggregate, chunk_advantages, trajectory_reward
 from training.rewards import Samples
@@ -109,11 +110,11 @@ class PolicyReward:
         chunks = [tuple(chunk.text for chunk in cut.chunks) for cut in cuts]
         scores = self._scores(chunks, problems, step)
         found = []
-        for text, ids, cut, own, score, grade in zip(
-            texts, completion_ids, cuts, chunks, scores, grades, strict=True
+        for text, end, ids, cut, own, score, grade in zip(
+            texts, ends, completion_ids, cuts, chunks, scores, grades, strict=True
         ):
-            well_formed = cut.cutter == "tags" and extract(text) is not None
-            habits = habits_of(own, well_formed=well_formed, tokens=len(ids), guards=self.setting.guards)
+            form = well_formed(text, truncated=end == "length")
+            habits = habits_of(own, well_formed=form, tokens=len(ids), guards=self.setting.guards)
             found.append(Read(tuple(ids), cut, habits, grade, self._scored(score, habits, grade)))
         return found
 

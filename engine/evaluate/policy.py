@@ -7,30 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.answers import extract
-from engine.chunks import CLOSE, OPEN, cut, cut_tags
+from engine.chunks import cut_tags
 from engine.errors import ChunkError
 from engine.evaluate.intervals import measure
+from engine.segmentation import blank_line_count, well_formed
 
 
 @dataclass(frozen=True)
 class Form:
     """How a solution is cut. ``chunks``: by its tags, None where they are unusable or missing; ``blank_line``: chunks
-    that cutting the same text, tags taken out, on blank lines gives; ``well_formed``: usable tags and a boxed answer."""
+    that cutting the same text, tags taken out, on blank lines gives; ``well_formed``: chunks and then a boxed answer."""
 
     chunks: int | None
     blank_line: int
     well_formed: bool
 
 
-def form_of(text: str) -> Form:
-    """The form of a finished solution."""
+def form_of(text: str, truncated: bool = False) -> Form:
+    """The form of a solution; ``truncated``: it stops at the token limit."""
     try:
-        tagged = len(cut_tags(text).chunks) or None
+        tagged = len(cut_tags(text, truncated=truncated).chunks) or None
     except ChunkError:
         tagged = None
-    bare = text.replace(OPEN, "").replace(CLOSE, "")
-    return Form(tagged, len(cut(bare, "blank-line").chunks), tagged is not None and extract(text) is not None)
+    return Form(tagged, blank_line_count(text), well_formed(text, truncated))
 
 
 @dataclass(frozen=True)

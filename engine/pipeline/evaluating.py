@@ -282,7 +282,7 @@ class _Solving:
         """One problem's solutions in one row: a problem is kept whole or not at all."""
         solutions = []
         for completion, grade in zip(graded.completions, graded.grades, strict=True):
-            form = form_of(completion.text)
+            form = form_of(completion.text, truncated=completion.finish_reason == "length")
             solutions.append(
                 {
                     "draw": completion.index,
