@@ -111,9 +111,17 @@ class JudgeRecipe(Recipe):
     kind: Literal["judge"] = "judge"
     select: Selection = Field(default_factory=Selection)
     name: str | None = Field(None, description="Name of the judge; empty: checkpoint and prompt")
-    k: int = Field(4, ge=1, le=256, description="Judgments a chunk; their majority is the vote")
+    k: int = Field(
+        4,
+        ge=1,
+        le=256,
+        description="Judgments a chunk; their majority is the vote. A discriminative judge gives one",
+    )
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
-    prompt: str = Field("judge_nano", description="Prompt of the judge, by name")
+    prompt: str = Field(
+        "judge_nano",
+        description="Prompt of the judge, by name; a discriminative judge has its own, which its checkpoint names",
+    )
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=128))
 
     def check(self, home: Path) -> None:
