@@ -278,6 +278,17 @@ def bench_annotate(policy: Annotated[str, typer.Option(help="Checkpoint by name"
     raise typer.Exit(annotate(get_settings(), policy, console))
 
 
+@bench_app.command("grpo")
+def bench_grpo(
+    base: Annotated[str, typer.Option(help="Checkpoint by name")] = "nano",
+    steps: Annotated[int, typer.Option(min=4, help="Optimizer steps of 64 completions")] = 100,
+) -> None:
+    """A judge's GRPO: time of 100 steps, and the share of it in our callback, rewards and writes."""
+    from app.bench.grpo import grpo
+
+    raise typer.Exit(grpo(get_settings(), base, steps, console))
+
+
 @bench_app.command("memory")
 def bench_memory() -> None:
     """Resident memory of the pages' process after every page was opened."""

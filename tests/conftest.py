@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser_support import browser, live_app, page
+from tests.coin import coin, tied_coin  # noqa: F401
 
 __all__ = ["browser", "live_app", "page"]
 

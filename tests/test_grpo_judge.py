@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from engine.errors import CheckpointError, RecipeError, TrainingError
 from engine.llm.checkpoint import check_checkpoint
 from engine.recipes import read_recipe, resolve
 from engine.runs import RunContext
+from tests.coin import context, prompt
 from tests.labelled_store import store_with
 from tests.run_context import Context
 from tests.tiny_llama import make_tiny_llama
@@ -23,93 +23,8 @@ from training.callbacks import kept_metrics, last_checkpoint
 from training.grpo_judge import build_trainer, data_order, train
 from training.held_out import score
 from training.jobs import TrainJudgeRecipe
-from training.sets import Example, TrainingSet, write_set
+from training.sets import Example, TrainingSet
 from training.workspace import own_folder
-
-
-@pytest.fixture(scope="session")
-def coin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_coin(tmp_path_factory.mktemp("coin"), tied=False)
-
-
-@pytest.fixture(scope="session")
-def tied_coin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Head and embedding are one matrix, as nano's: a stale head after a resume would train silently wrong."""
-    return make_coin(tmp_path_factory.mktemp("tied-coin"), tied=True)
-
-
-def make_coin(folder: Path, tied: bool) -> Path:
-    """A tiny Llama taught for a second to box Positive or Negative at random after ``<new>digit</new>``."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from training.nano.tokenizer import build_tokenizer
-
-    tokenizer = build_tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=128,
-        tie_word_embeddings=tied,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    rng = random.Random(0)
-    for _ in range(60):
-        texts = [
-            f"{prompt(rng.randrange(10))}\\boxed{{{rng.choice(('Positive', 'Negative'))}}}<eos>"
-            for _ in range(16)
-        ]
-        rows = torch.tensor(tokenizer(texts)["input_ids"])
-        model(rows, labels=rows).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def prompt(digit: int) -> str:
-    return f"<new>{digit}</new>\n"
-
-
-def context(tmp_path: Path, coin: Path, run_id: int = 1, name: str | None = None, **grpo: Any) -> Context:
-    """A run whose examples are chosen already: the label of a digit is + below 5."""
-    checkpoints = tmp_path / "checkpoints"
-    checkpoints.mkdir(exist_ok=True)
-    if not (checkpoints / "coin").exists():
-        (checkpoints / "coin").symlink_to(coin)
-    rng = random.Random(1)
-    digits = [rng.randrange(10) for _ in range(64)]
-    rows = [Example(i, i, prompt(d), "+" if d < 5 else "-") for i, d in enumerate(digits)]
-    folder = tmp_path / "runs" / str(run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run").write_text(f"uid-{run_id}")
-    write_set(
-        TrainingSet(tuple(rows[:48]), tuple(rows[48:]), {"train": 48, "held_out": 16}),
-        folder / "examples.jsonl",
-    )
-    settings = {
-        "steps": 16,
-        "prompts_per_batch": 8,
-        "generations": 4,
-        "steps_per_batch": 4,
-        "learning_rate": 1e-3,
-        "max_tokens": 8,
-    }
-    data = {"kind": "train-judge", "base": "coin", "name": name, "grpo": settings | grpo}
-    data["saving"] = {"every": 4}
-    return Context(resolve(TrainJudgeRecipe, data), tmp_path, run_id)
 
 
 @pytest.mark.timeout(900)  # seconds on a free machine
@@ -140,7 +55,10 @@ def test_a_judge_learns_the_labels_and_is_saved_as_a_checkpoint(tmp_path: Path, 
     check_checkpoint(target)
     card = json.loads((target / CARD).read_text())
     assert card["run"] == "uid-1" and card["base_hash"] == check_checkpoint(coin).content_hash
-    assert card["recipe"]["grpo"]["steps"] == 80 and card["metrics"]["held_out_after"] == result["held_out_after"]
+    assert (
+        card["recipe"]["grpo"]["steps"] == 80
+        and card["metrics"]["held_out_after"] == result["held_out_after"]
+    )
     assert json.loads((target / "config.json").read_text())["dtype"] == "bfloat16"
     assert (target / "generation_config.json").is_file()
     assert AutoTokenizer.from_pretrained(target)(prompt(3)) == AutoTokenizer.from_pretrained(coin)(prompt(3))

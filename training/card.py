@@ -14,9 +14,9 @@ ROLES = {
 }
 USES = {
     "judge": "stepwiser run judge --set llm.checkpoint={name} --set prompt={prompt}",
-    "discriminative-judge": "stepwiser run judge --set llm.checkpoint={name} --set prompt={prompt}",
+    "discriminative-judge": "stepwiser run judge --set llm.checkpoint={name}",
     "policy": "stepwiser run sample --set llm.checkpoint={name} --set prompt={prompt}",
-    "segmenter": "stepwiser run sample --set llm.checkpoint={name} --set prompt={prompt}",
+    "segmenter": "stepwiser run segment --set llm.checkpoint={name} --set prompt={prompt}",
 }
 
 
@@ -27,7 +27,7 @@ def model_card(name: str, card: dict[str, Any]) -> str:
     """
     role = str(card.get("role", ""))
     front = yaml.safe_dump({"library_name": "transformers", "tags": ["stepwiser", role or "checkpoint"]})
-    parts = [f"---\n{front}---\n", f"# {name}\n", ROLES.get(role, "A checkpoint of StepWiser Studio.")]
+    parts = [f"---\n{front}---", f"# {name}", ROLES.get(role, "A checkpoint of StepWiser Studio.")]
     parts.append(_table("Made from", _facts(card)))
     for title, key in (("Data", "set"), ("Measured", "metrics")):
         if isinstance(card.get(key), dict):
@@ -66,11 +66,12 @@ def _cell(value: Any) -> str:
 
 
 def _flat(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested numbers and words in dotted names; lists are left out (``stepwiser.json`` has them)."""
+    """Nested numbers and words, named by their way down; lists are left out (``stepwiser.json`` has them)."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
+        words = prefix + str(name).replace("_", " ")
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{words}: ")
         elif value is not None and not isinstance(value, list):
-            flat[prefix + name.replace("_", " ")] = value
+            flat[words] = value
     return flat
