@@ -98,7 +98,8 @@ def test_two_browsers_see_the_same_progress(
     wait_for_text(page, "237 / 400")
     live_app.store.finish_run(running, "done", result={"labelled_chunks": 12})
     for browser_page in (page, other):
-        wait_for_text(browser_page, "labelled_chunks: 12")
+        row = browser_page.get_by_role("table", name="Result").locator("tr", has_text="labelled chunks")
+        row.get_by_text("12", exact=True).wait_for()
         assert browser_page.get_by_role("button", name=re.compile("Stop$")).count() == 0
     other_context.close()
 
@@ -184,7 +185,19 @@ def test_the_list_is_live(live_app: LiveApp, page: Page, running: int) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 1024])
-@pytest.mark.parametrize("address", ["/", "/trajectories", "/runs", "/runs?new=sample", "/runs?run=1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/",
+        "/trajectories",
+        "/runs",
+        "/runs?new=train-judge",
+        "/runs?run=1",
+        "/runs?view=checkpoints",
+        "/runs?view=checkpoints&checkpoint=nano",
+        "/runs?view=compare",
+    ],
+)
 def test_nothing_sticks_out_on_narrow_screens(
     live_app: LiveApp, page: Page, width: int, address: str
 ) -> None:

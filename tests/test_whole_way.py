@@ -1,7 +1,7 @@
 """The whole way once, for real: the app as users start it, a browser, vLLM, TRL, and nothing in between.
 
-Sample and rollout runs on new problems from the Runs page, a review and its undo, judge training with its curve, and
-the new judge's rationales. One app for the module; each test goes on where the one before ended.
+Sample and rollout runs on new problems from the Runs page, a review and its undo, a run that is stopped, killed and
+resumed. One app for the module; each test goes on where the one before ended. Training: ``test_browser_training``.
 """
 
 from __future__ import annotations
@@ -9,87 +9,29 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from db.check import check
 from db.reads_list import TrajectoryFilter
-from db.rows import RunRow
-from db.store import Store, open_store
-from tests.browser_support import free_port, open_page, settled
+from tests.browser_support import open_page, settled
+from tests.started_app import App, start_run, started_app, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.vllm, pytest.mark.timeout(900)]
-ROOT = Path(__file__).resolve().parents[1]
 DATASET = "whole-way"
 PROBLEMS, N, M = 12, 8, 8
 
 
-@dataclass
-class App:
-    """``stepwiser app`` as a user starts it; ``facts`` carries ids from test to test."""
-
-    url: str
-    home: Path
-    store: Store
-    process: subprocess.Popen[bytes]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def wait_for_run(self, run_id: int, seconds: float = 420) -> RunRow:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            run = self.store.run(run_id)
-            if run.status in ("done", "failed", "stopped"):
-                log = self.home / "logs" / f"run-{run_id}.log"
-                assert run.status == "done", f"{run.error}\n{log.read_text(errors='replace')[-4000:]}"
-                return run
-            time.sleep(0.3)
-        raise AssertionError(f"run {run_id} is still {self.store.run(run_id).status}")
-
-
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    home, port = tmp_path_factory.mktemp("whole-way"), free_port()
-    env = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")}
-    env |= {"STEPWISER_HOME": str(home), "STEPWISER_ACTOR": "ada"}
-    with (home / "app.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "app", "--port", str(port)],
-            cwd=ROOT,
-            env=env,
-            stdout=log,
-            stderr=log,
-        )
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 120
-    while "StepWiser Studio is at" not in (home / "app.log").read_text(errors="replace"):
-        assert process.poll() is None and time.monotonic() < deadline, (home / "app.log").read_text(
-            errors="replace"
-        )
-        time.sleep(0.2)
-    store = open_store(f"sqlite:///{home / 'stepwiser.db'}")
-    yield App(url, home, store, process)
-    if process.poll() is None:
-        process.kill()
-    store.close()
-
-
-def start_run(page: Page, app: App) -> int:
-    """Press Start on the form that is open; returns the run's id, which the address then names."""
-    page.get_by_role("button", name=re.compile(r"^(\S+ )?Start:")).click()
-    page.wait_for_url(re.compile(r"run=\d+"), timeout=30_000)
-    settled(page)
-    return int(re.search(r"run=(\d+)", page.url).group(1))
+    with started_app(tmp_path_factory.mktemp("whole-way")) as app:
+        yield app
 
 
 def test_the_app_answers_and_lists_the_sample(app: App, page: Page):
@@ -172,54 +114,6 @@ def test_the_new_q_curve_and_a_review_with_history_and_undo(app: App, page: Page
     history = app.store.reviews_of(trajectory)
     assert [row.review.kind for row in history] == ["review", "undo"]
     assert not any(row.in_force and row.review.says_something for row in history)
-
-
-def test_training_shows_its_reward_curve(app: App, page: Page):
-    fields = {
-        "select.dataset": DATASET,
-        "grpo.steps": 6,
-        "grpo.prompts_per_batch": 8,
-        "saving.every": 2,
-        "labels.min_confidence": 0,
-    }
-    query = "&".join(f"set={name}={value}" for name, value in fields.items())
-    open_page(page, f"{app.url}/runs?new=train-judge&{query}")
-    box = page.get_by_label("Name", exact=True)
-    box.fill("whole-way-judge")
-    box.press("Enter")
-    settled(page)
-    app.facts["train"] = run_id = start_run(page, app)
-    page.locator(".js-plotly-plot").first.wait_for(timeout=240_000)
-    run = app.wait_for_run(run_id)
-    rewards = app.store.metrics(run_id, ["reward"])["reward"]
-    assert len(rewards) >= 2 and all(0 <= row.value <= 1 for row in rewards if row.value is not None)
-    assert run.result["checkpoint"] == "whole-way-judge"
-    assert list((app.home / "checkpoints" / "whole-way-judge").glob("*.safetensors"))
-    page.get_by_role("button", name="Judge with this checkpoint").wait_for(timeout=20_000)
-
-
-def test_the_new_judge_reads_ten_trajectories(app: App, page: Page):
-    fields = {"llm.checkpoint": "whole-way-judge", "select.dataset": DATASET, "select.limit": 10, "k": 2}
-    query = "&".join(f"set={name}={value}" for name, value in fields.items())
-    open_page(page, f"{app.url}/runs?new=judge&{query}")
-    run_id = start_run(page, app)
-    run = app.wait_for_run(run_id)
-    with app.store.read() as db:
-        judged = db.exec_driver_sql(
-            "SELECT DISTINCT c.trajectory_id FROM judgments j JOIN chunks c ON c.id = j.chunk_id WHERE j.run_id = ?",
-            (run_id,),
-        ).all()
-    assert len(judged) == 10
-    assert run.result["positive"] + run.result["negative"] > 0
-    open_page(page, f"{app.url}/trajectory?traj={judged[0][0]}&chunk=0")
-    page.get_by_text(re.compile("whole-way-judge")).first.wait_for()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def test_a_stopped_and_then_killed_run_resumes_where_it_was(app: App, page: Page):
