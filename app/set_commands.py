@@ -123,14 +123,16 @@ def sweep(
 
     resolved = resolve(BuildSetRecipe, set_fields(read_recipe(recipe) if recipe else {}, set_ or []))
     values = [_values(text) or default for text, default in ((gamma, GAMMAS), (alpha, ALPHAS), (n, NS))]
+    rules = swept_rules(*values)
     found = sweep_rules(
         open_store(),
         resolved.select,
-        rules=swept_rules(*values),
+        rules=rules,
         min_confidence=resolved.labels.min_confidence,
         seed=resolved.seed,
     )
     console.print(f"{found.chunks:,} chunks, {found.reviewed:,} with a person's + or -")
+    columns = ["rule", "+", "-", "none", "sure", f"≥ {found.min_confidence:g}"]
     rows = [
         [
             r.rule,
@@ -143,14 +145,21 @@ def sweep(
         ]
         for r in found.rows
     ]
-    sure = f"confidence ≥ {found.min_confidence:g}"
-    _table(["rule", "+", "-", "none", "mean confidence", sure, "agreement with people"], rows)
+    people = ["people"] if found.reviewed else []
+    _table(columns + people, [row[: len(columns) + len(people)] for row in rows])
+    console.print(
+        f"sure: mean confidence of the labels; ≥ {found.min_confidence:g}: share of them that sure or more"
+        + ("; people: share that agrees with a person's, 95 % interval by problem" if found.reviewed else "")
+    )
+    for warning in {rule.warning: rule for rule in rules if rule.warning}:
+        console.print(Text(str(warning)), style="yellow")
     for chosen in found.chosen:
         if chosen.held_out:
             console.print(
                 Text(
                     f"{chosen.name}: one half of the reviewed problems chooses {chosen.first}, the other "
-                    f"{chosen.second}; on the half that did not choose: {_said(chosen.held_out)}"
+                    f"{chosen.second}; each on the half that did not choose it: {_said(chosen.held_out)} chunks "
+                    f"of {chosen.held_out.problems} problems"
                 )
             )
 
@@ -182,10 +191,7 @@ def _share(value: float | None) -> str:
 def _said(agreement: Agreement | None) -> str:
     if agreement is None:
         return ""
-    return (
-        f"{agreement.share:.2f} [{agreement.low:.2f}, {agreement.high:.2f}] "
-        f"({agreement.n} chunks, {agreement.problems} problems)"
-    )
+    return f"{agreement.share:.2f} [{agreement.low:.2f}, {agreement.high:.2f}] n={agreement.n}"
 
 
 def _facts(counts: dict[str, int]) -> None:

@@ -404,6 +404,8 @@ def test_a_set_is_kept_clear_of_the_data_sets_it_will_be_evaluated_on(tmp_path: 
     built(store, tmp_path, name="t", clear_of=["fair"])
     with pytest.raises(TrainingError, match="training set 'u' and data set 'unfair'"):
         built(store, tmp_path, name="u", clear_of=["fair", "unfair"])
+    with pytest.raises(TrainingError, match="no problem of data set 'fare'; there are d, fair, unfair"):
+        built(store, tmp_path, name="v", clear_of=["fare"])
     assert {m.name for m in list_sets(tmp_path)} == {"s", "t"}
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.checkpoints import resolve_checkpoint
 from engine.judge import load_prompt
-from training.sets.examples import CountTokens, TrainingSet
+from training.sets.examples import CountTokens
 from training.sets.frozen import Manifest, freeze, made_by
-from training.sets.leaks import check_no_leak
+from training.sets.leaks import check_no_leak, problems_of
 from training.sets.recipe import BuildSetRecipe
 from training.sets.rows import choose_rows, row_maker
 
@@ -56,6 +56,7 @@ def tokens_of(checkpoint: Path) -> CountTokens:
 def _build(ctx: RunContext[BuildSetRecipe], name: str, uid: str) -> Manifest | None:
     """The frozen set; None where the run was asked to stop before it was written."""
     recipe, store = ctx.recipe, ctx.store
+    evaluated = {dataset: problems_of(store, dataset) for dataset in recipe.clear_of}
     prompt = load_prompt(recipe.prompt)
     ctx.facts({prompt.name: prompt.hash})
     total = store.count_selection(**recipe.select.model_dump())[1]
@@ -74,7 +75,10 @@ def _build(ctx: RunContext[BuildSetRecipe], name: str, uid: str) -> Manifest | N
         max_tokens=recipe.max_tokens,
         seen=seen,
     )
-    _check_clear(ctx, name, data)
+    trained = {example.problem_id for example in data.train}
+    for dataset, problems in evaluated.items():
+        what = f"training set {name!r} and data set {dataset!r}"
+        check_no_leak(store, trained, problems, what=what)
     if ctx.stopping:
         return None
     rows = row_maker(store, recipe.form, known, recipe.seed)
@@ -89,10 +93,3 @@ def _build(ctx: RunContext[BuildSetRecipe], name: str, uid: str) -> Manifest | N
         prompt_hash=prompt.hash if recipe.form == "judge" else None,
         **facts,
     )
-
-
-def _check_clear(ctx: RunContext[BuildSetRecipe], name: str, data: TrainingSet) -> None:
-    trained = {example.problem_id for example in data.train}
-    for dataset in ctx.recipe.clear_of:
-        what = f"training set {name!r} and data set {dataset!r}"
-        check_no_leak(ctx.store, trained, ctx.store.problem_ids(dataset), what=what)

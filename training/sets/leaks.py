@@ -55,10 +55,18 @@ def check_no_leak(
 def check_set_is_clear_of(store: Store, home: Path, name: str, dataset: str, near: float = NEAR) -> None:
     """``check_no_leak`` for a frozen set's training part and a whole data set."""
     trained = {row["problem_id"] for row in read_rows(home, name, "train")}
-    evaluated = store.problem_ids(dataset)
-    check_no_leak(
-        store, trained, evaluated, what=f"training set {name!r} and data set {dataset!r}", near=near
-    )
+    what = f"training set {name!r} and data set {dataset!r}"
+    check_no_leak(store, trained, problems_of(store, dataset), what=what, near=near)
+
+
+def problems_of(store: Store, dataset: str) -> list[int]:
+    """Ids of a data set's problems. Raises TrainingError where there are none: a misspelt name would never leak."""
+    found = store.problem_ids(dataset)
+    if not found:
+        raise TrainingError(
+            f"the store has no problem of data set {dataset!r}; there are {', '.join(store.datasets()) or 'none'}"
+        )
+    return found
 
 
 def _words(one: ProblemRow, other: ProblemRow) -> str:
