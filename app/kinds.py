@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from app.lab.recipe import LabRecipe
+from app.loop import LoopRecipe
 from db.store import Store
 from engine.errors import RecipeError
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
@@ -194,6 +195,15 @@ KINDS = {
             "engine.pipeline.searching:run",
             "solutions",
             _searched,
+        ),
+        Kind(
+            "loop",
+            "Run the loop",
+            "Rounds of sampling, rolling out, training the judge, and with it the policy that samples next.",
+            LoopRecipe,
+            "app.loop:run",
+            "runs",
+            lambda store, recipe: recipe.parts,
         ),
         Kind(
             "lab",

@@ -51,15 +51,17 @@ def execute(
     *,
     jobs: int = 1,
     former: Sequence[int] = (),
+    total: int | None = None,
     settings: Settings | None = None,
 ) -> dict[str, RunRow]:
     """Work through ``parts``, ``jobs`` at a time; returns those that are done, all of them unless stopped.
 
     A part that fails does not end the others, only those that need it. ``former``: ids of earlier runs of the same
-    plan, whose parts count. Raises RunError, once nothing more can be done, naming every part that failed and why.
+    plan, whose parts count. ``total``: how many parts the whole has, of which these are the beginning. Raises RunError, once nothing more can be done, naming every part that failed and why.
     """
     plan = Plan(parts)
-    return _Execution(ctx, plan, jobs, (*former, ctx.run_id), settings or get_settings()).work()
+    parents = (*former, ctx.run_id)
+    return _Execution(ctx, plan, jobs, parents, total or len(parts), settings or get_settings()).work()
 
 
 @dataclass
@@ -98,7 +100,7 @@ class Plan:
         for name, part in self.parts.items():
             if any(need not in state.done for need in part.needs):
                 continue
-            key = (name, *(state.done[need].id for need in part.needs))
+            key: tuple[Any, ...] = (name, *(state.done[need].id for need in part.needs))
             recipe = self._recipe(part, key, state.done)
             if isinstance(recipe, str):
                 state.refused[name] = recipe
@@ -137,6 +139,7 @@ class _Execution:
     plan: Plan
     jobs: int
     parents: Sequence[int]
+    total: int
     settings: Settings
     children: dict[str, Child] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
@@ -255,4 +258,4 @@ class _Execution:
             f"{name} ({row.done:,} of {row.total:,} {row.unit})" if row.total else name
             for name, row in running.items()
         ]
-        self.ctx.progress(len(state.done), len(self.plan.parts), "runs", "; ".join(at_work))
+        self.ctx.progress(len(state.done), self.total, "runs", "; ".join(at_work))

@@ -16,6 +16,7 @@ from app.lab.report import write_report
 from app.lab.run import standing
 from app.plans import Part, Plan
 from db.store import Store, open_store
+from tests.plan_store import finish_parts
 
 
 def counts(shares: list[float], n: int = 10) -> dict[str, tuple[float, float]]:
@@ -133,15 +134,7 @@ GOOD = {"rel-ratio, GRPO": 0.8, "rel-ratio, RS-FT then GRPO": 0.9, "abs-q, GRPO"
 def filled_lab(store: Store, recipe: LabRecipe, skip: str = "nothing") -> int:
     """A laboratory whose parts are all done, but for those whose name holds ``skip``. Returns its run."""
     run_id = store.create_run("lab", recipe.model_dump(mode="json"), "test")
-    plan = Plan(lab_plan(recipe).parts)
-    while ready := {n: r for n, r in plan.look(store, (run_id,)).ready.items() if skip not in n}:
-        for name, part_recipe in ready.items():
-            part = plan.parts[name]
-            child = store.create_run(
-                part.kind, part_recipe.model_dump(mode="json"), "test", parent_id=run_id, name=name
-            )
-            store.claim_child(child, pid=0)
-            store.finish_run(child, "done", result=result_of(part, child))
+    finish_parts(store, run_id, lab_plan(recipe).parts, result_of, skip)
     return run_id
 
 
