@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -377,6 +378,35 @@ def test_measuring_again_gives_the_same(trained: tuple[Path, Context, dict[str, 
     held_out = [Solution.of(row) for row in digit_solutions(20, first=100)]
     again = measure(path, turns, held_out)
     assert again.threshold == result["threshold"] and again.accuracy.__dict__ == result["held_out_after"]
+
+
+def test_a_scorer_scores_the_same_whatever_the_batch_and_serves_nothing_else(
+    chatty: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    scorer = ModelScorer(
+        AutoModelForCausalLM.from_pretrained(chatty.tokenizer.name_or_path), chatty, in_flight=4
+    )
+    judge = DiscriminativeJudge(scorer, Turns.of(scorer, PLAIN, "plain", "chatty"), 0.5)
+    requests = [judge.ask(str(i), Step("", "1" * i, (), "a" * (1 + i % 3)), 1, 0) for i in range(10)]
+
+    def scores() -> dict[str, tuple[float, ...]]:
+        return {answer.request_id: answer.scores for (answer,) in scorer.stream(requests)}
+
+    together = scores()
+    monkeypatch.setattr("training.scorer.BATCH_TOKENS", 1)
+    alone = scores()
+    assert together.keys() == alone.keys() == {str(i) for i in range(10)}
+    assert all(together[key] == pytest.approx(alone[key], abs=1e-4) for key in alone)
+    with torch.inference_mode():
+        logits = scorer.model(torch.tensor([requests[7].prompt_token_ids])).logits[0, -1].log_softmax(-1)
+    assert alone["7"] == pytest.approx(logits[list(requests[7].scored)].tolist(), abs=1e-4)
+    ((long,),) = scorer.stream([replace(requests[0], prompt_token_ids=(5,) * 600)])
+    assert long.too_long and long.finish_reason == "error"
+    with pytest.raises(LLMError, match="only scores of one greedy token"):
+        next(scorer.stream([replace(requests[0], scored=())]))
 
 
 @pytest.mark.vllm
