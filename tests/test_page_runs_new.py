@@ -155,6 +155,14 @@ def test_only_sets_that_the_kind_can_read_are_offered(open_at: Open, tmp_path: P
     ]
 
 
+def test_a_loop_is_given_checkpoints_and_not_names_of_judges(open_at: Open) -> None:
+    app = open_at(new="loop")
+    words(app)
+    for path in ("policy", "judge"):
+        options = [option.partition(" ")[0] for option in field(app, "loop", path).options]
+        assert {"nano", "tiny"} <= set(options)
+
+
 def test_the_forecast_tells_time_and_memory(open_at: Open, store: Store) -> None:
     run_id = run_to(store, "done", base="tiny")
     store.add_metrics(run_id, [("step_time", step, 2.0) for step in range(1, 5)])

@@ -43,6 +43,7 @@ def choices(kind: str) -> dict[str, Mapping[Any, str]]:
     prompts = {name: name for name in prompt_names()}
     rules = {str(rule): str(rule) for rule in DEFAULT_RULES}
     judges = {judge.name: judge.name for judge in store.judges()}
+    own = {"policy": checkpoints, "judge": checkpoints} if kind == "loop" else {}
     return {
         "dataset": datasets,
         "policy": {name: name for name in store.policies()},
@@ -58,6 +59,8 @@ def choices(kind: str) -> dict[str, Mapping[Any, str]]:
         "tokenizer": checkpoints,
         "clear_of": datasets,
         "policy_prompt": prompts,
+        "judge_prompt": prompts,
+        **own,
     }
 
 

@@ -80,6 +80,19 @@ COMMON: Mapping[str, tuple[str, ...]] = {
         "limit",
         "generate",
     ),
+    "loop": (
+        "rounds",
+        "dataset",
+        "policy",
+        "judge",
+        "n",
+        "m",
+        "labels.rule",
+        "improve.how",
+        "judge_from",
+        "pause",
+    ),
+    "lab": ("seeds", "jobs", "rules", "ablations", "comparisons", "steps"),
 }
 """Fields that a person sets most, by kind, in the order in which they are asked; the others are folded."""
 
@@ -165,6 +178,13 @@ TITLES: Mapping[str, str] = {
     "labels": "Which labels",
     "grpo": "GRPO",
     "sft": "Fine-tuning",
+    "improve": "How the policy improves",
+    "improve.how": "The policy improves by",
+    "test": "Problems to measure on",
+    "test_n": "Solutions of each of them",
+    "jobs": "Runs side by side",
+    "judge_from": "Each judge starts from",
+    "pause": "Stop after every round",
     "guards": "Guards against reward hacking",
 }
 
