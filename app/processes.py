@@ -99,11 +99,16 @@ def reap(store: Store, settings: Settings, child: Child) -> bool:
         store.finish_run(
             run.id,
             "stopped" if child.stop_since is not None else "failed",
-            error=f"{_ending(code)} before it could say why; see {log_path(settings, run.id)}",
+            error=f"{_ending(code, child)} before it could say why; see {log_path(settings, run.id)}",
         )
     return True
 
 
-def _ending(code: int) -> str:
-    why = " (killed: most often by the system, for want of memory)" if code == -signal.SIGKILL else ""
-    return f"its process ended with code {code}{why}"
+def _ending(code: int, child: Child) -> str:
+    if code != -signal.SIGKILL:
+        return f"its process ended with code {code}"
+    if child.stop_since is not None:
+        return (
+            f"its process ended with code {code} (it was asked to stop and did not in time, so it was ended)"
+        )
+    return f"its process ended with code {code} (killed: most often by the system, for want of memory)"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from app.lab.cells import RULES, lab_plan
@@ -15,8 +20,10 @@ from app.lab.recipe import LabRecipe
 from app.lab.report import write_report
 from app.lab.run import standing
 from app.plans import Part, Plan
+from db.rows import RunRow
 from db.store import Store, open_store
 from tests.plan_store import finish_parts
+from tests.test_worker import ROOT, wait
 
 
 def counts(shares: list[float], n: int = 10) -> dict[str, tuple[float, float]]:
@@ -193,3 +200,73 @@ def test_an_empty_laboratory_has_a_report_without_a_number(store: Store, tmp_pat
     assert write_report(standing(store, store.run(run_id)), tmp_path / "lab.md", command="x") == []
     text = (tmp_path / "lab.md").read_text(encoding="utf-8")
     assert f"**0 of {LabRecipe().parts} parts are finished**" in text and "](lab/" not in text
+
+
+# ---- for real
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.timeout(1500)
+def test_the_quick_laboratory_runs_every_kind_detached_stopped_resumed_and_reported(tmp_path: Path):
+    """`stepwiser lab start --quick` and its sisters as a user calls them; every part is a real run."""
+    pytest.importorskip("vllm")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")}
+    env |= {"STEPWISER_HOME": str(tmp_path), "STEPWISER_ACTOR": "ada"}
+
+    def stepwiser(*arguments: str) -> str:
+        command = [sys.executable, "-m", "app.cli", "lab", *arguments]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "was started" in stepwiser("start", "--quick")
+    home = tmp_path / "lab-quick"
+    store = open_store(f"sqlite:///{home / 'stepwiser.db'}")
+    try:
+        (row,) = store.runs(kinds=["lab"])
+        wait(lambda: any(child.status == "done" for child in store.children(row.id)), 300)
+        assert "going on already" in stepwiser("start", "--quick")
+        stepwiser("stop", "--quick")
+        wait(lambda: store.run(row.id).status == "stopped", 120)
+        assert "of" in stepwiser("status", "--quick") and not unfinished(store, row.id)
+        stepwiser("start", "--quick")
+        wait(lambda: store.run(row.id).ended_at is not None, 1200)
+        assert store.run(row.id).status == "done", store.run(row.id).error
+        found = standing(store, store.run(row.id))
+        assert found.missing == [] and store.run(row.id).attempt == 2
+        kinds = {part.kind for part in found.lab.parts}
+        assert kinds >= {
+            "sample",
+            "rollout",
+            "build-set",
+            "train-judge",
+            "train-judge-sft",
+            "train-judge-rsft",
+        }
+        assert kinds >= {
+            "evaluate-judge",
+            "search",
+            "judge",
+            "select-solutions",
+            "train-sft",
+            "evaluate-policy",
+        }
+        assert "left" not in stepwiser("status", "--quick")
+        stepwiser("report", "--quick", "--out", str(tmp_path / "lab.md"))
+        text = (tmp_path / "lab.md").read_text(encoding="utf-8")
+        for part in found.lab.parts:
+            child = found.state.done[part.name]
+            if part.kind == "evaluate-judge":
+                (measured, *_) = child.result["measures"].values()
+                assert f"{measured['accuracy']:.3f}" in text
+        assert "holds |" not in text, "one seed decides nothing of what was trained"
+    finally:
+        for child in [*store.runs(kinds=["lab"]), *store.children(1)]:
+            if child.status == "running" and child.pid and psutil.pid_exists(child.pid):
+                os.killpg(child.pid, signal.SIGKILL)
+        store.close()
+
+
+def unfinished(store: Store, run_id: int) -> list[RunRow]:
+    return [child for child in store.children(run_id) if child.status == "running"]
