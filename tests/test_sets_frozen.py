@@ -28,6 +28,7 @@ from training.sets import (
     freeze,
     leaks,
     list_sets,
+    preview,
     read_frozen,
     read_manifest,
     read_rows,
@@ -302,6 +303,17 @@ def test_turns_hold_every_known_label_and_say_which_are_learnt(tmp_path: Path) -
             assert row["labels"] == [known[c] for c in ids(store, row)]
             assert row["chunks"] == [f"step {k} of {row['problem'][8:-1]}" for k in range(3)]
             assert any(row["loss"])
+
+
+def test_nothing_after_the_first_negative_is_learnt_where_asked(tmp_path: Path) -> None:
+    store, _ = store_with(tmp_path, PAIRS)
+    asked = {"held_out": 0, "balance": False, "until_first_negative": True}
+    counts = built(store, tmp_path, form="turns", labels=asked)["counts"]
+    assert counts["after_negative"] > 0
+    for row in read_rows(tmp_path, "s", "train", "turns"):
+        end = row["labels"].index("-") + 1 if "-" in row["labels"] else 3
+        assert row["loss"] == [True] * end + [False] * (3 - end) and None not in row["labels"]
+    assert preview(store, recipe(labels=asked)).counts["after_negative"] == counts["after_negative"]
 
 
 def ids(store: Store, row: dict[str, Any]) -> list[int]:
