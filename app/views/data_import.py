@@ -23,7 +23,7 @@ from engine.formats.rows import Rejected
 from engine.pipeline.imports import ImportReport, import_file
 
 TYPES = ["jsonl", "json", "csv", "tsv"]
-MOST_BYTES = 5_000_000
+MOST_MB = 5
 """A larger file is imported by the command: its solutions are graded one by one."""
 SHOWN = 3
 LISTED = 200
@@ -55,13 +55,13 @@ def show_import() -> None:
     with st.expander("What a line may hold"):
         st.code(EXAMPLE, language="json", wrap_lines=True)
         st.caption("In a file each object stands on one line. A solution may be a text or a list of steps.")
-    file = st.file_uploader("File", type=TYPES, key="import-file", max_upload_size=50)
+    file = st.file_uploader("File", type=TYPES, key="import-file", max_upload_size=MOST_MB)
     if file is None:
         return
     data = file.getvalue()
-    if len(data) > MOST_BYTES:
+    if len(data) > MOST_MB * 2**20:  # the limit above is the browser's alone
         st.warning(
-            f"{len(data) / 1e6:.1f} MB are too much for the browser. On the machine of the store: `stepwiser import FILE`",
+            f"{len(data) / 2**20:.1f} MB are too much for the browser. On the machine of the store: `stepwiser import FILE`",
             icon=":material/warning:",
         )
         return
