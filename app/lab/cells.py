@@ -38,6 +38,8 @@ ABLATIONS = {
 }
 SURE = 0.8
 """Least confidence of a label, unless all labels are the point."""
+CANDIDATES = 8
+"""Solutions a problem, right and wrong, among which one is selected."""
 SCORINGS = 4
 """Judgments a chunk that a solution is selected by."""
 
@@ -313,8 +315,9 @@ def _search(lab: Lab, recipe: LabRecipe, seed: int) -> None:
 
 def _selection(lab: Lab, recipe: LabRecipe, seed: int) -> None:
     """Fine-tune the policy on one correct solution a problem, chosen by a judge or at random, and let it solve."""
-    solutions = {"dataset": TRAIN, "policy": POLICY, "mixed_only": True}
-    solutions["limit"] = recipe.selection_problems * recipe.n
+    each = min(recipe.n, CANDIDATES)
+    solutions = {"dataset": TRAIN, "policy": POLICY, "mixed_only": True, "per_problem": each}
+    solutions["limit"] = recipe.selection_problems * each
 
     def judged(judge: Judge) -> str:
         trained = _training(judge, seed)
