@@ -19,7 +19,7 @@ from app.views.data_import import look, safe_name
 from app.views.data_preview import waterfall_steps
 from db.store import Store, open_store
 from engine.recipes import Selection
-from tests.browser_support import LiveApp, open_page, settled
+from tests.browser_support import LiveApp, open_page
 from tests.labelled_store import store_with
 from training.parts import LabelFilter
 from training.sets import BuildSetRecipe, freeze, preview, read_rows, sweep
@@ -378,12 +378,19 @@ def test_in_a_browser_a_file_is_imported_and_a_set_is_exported(
     ]
     own = (live_app.url, f"blob:{live_app.url}", "data:")
     assert [url for url in asked if not url.startswith(own)] == []
-    for address in ("?tab=sets", "?tab=thresholds", "?set=for-export"):
-        page.set_viewport_size({"width": 390, "height": 800})
-        open_page(page, f"{live_app.url}/data{address}")
-        settled(page)
-        over = page.evaluate(
-            "(() => { const main = document.querySelector('[data-testid=stMain]');"
-            " return main.scrollWidth - main.clientWidth; })()"
-        )
-        assert over <= 0, address
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "address", ["?tab=sets", "?tab=thresholds", "?tab=export", "?tab=import", "?set=narrow"]
+)
+def test_nothing_sticks_out_on_a_narrow_screen(live_app: LiveApp, page: Page, address: str) -> None:
+    rows = [{"chunk_id": 1, "prompt": "p", "label": "+"}]
+    freeze(live_app.home, "narrow", "judge", {"train": rows, "held_out": []}, run="n", recipe={}, counts={})
+    page.set_viewport_size({"width": 390, "height": 800})
+    open_page(page, f"{live_app.url}/data{address}")
+    over = page.evaluate(
+        "(() => { const main = document.querySelector('[data-testid=stMain]');"
+        " return main.scrollWidth - main.clientWidth; })()"
+    )
+    assert over <= 0
