@@ -140,12 +140,14 @@ def _figures(rows: list[dict[str, Any]], resamples: int, seed: int) -> dict[str,
     def mean(name: str) -> float:
         return sum(row[name] for row in rows) / len(rows)
 
-    return measure(counts, resamples=resamples, seed=seed) | {
+    figures = measure(counts, resamples=resamples, seed=seed) | {
         "accepted_tokens": mean("accepted_tokens"),
         "rejected_tokens": mean("rejected_tokens"),
         "judge_tokens": mean("judge_tokens"),
         "chunks": sum(one["kept"] for one in tried) / len(rows),
         "rejected_chunks": sum(not one["kept"] for one in tried) / len(rows),
-        "chunks_without_verdict": sum(one["verdict"] is None for one in tried) / len(rows),
         "by_problem": {str(problem): [n, right] for problem, (right, n) in sorted(counts.items())},
     }
+    if any(row["judge_tokens"] for row in rows):  # plain sampling asks for no verdict
+        figures["chunks_without_verdict"] = sum(one["verdict"] is None for one in tried) / len(rows)
+    return figures
