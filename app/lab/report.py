@@ -89,7 +89,7 @@ def _processor() -> str:
 def _unfinished(found: Standing, name: str) -> str:
     row = found.state.open.get(name)
     if row is not None:
-        return f"run {row.id} {row.status}" + (f", {row.error.splitlines()[0]}" if row.error else "")
+        return f"run {row.id} {row.status}"  # why is in its log: errors name this machine's folders
     return found.state.refused.get(name, "not begun").splitlines()[0]
 
 

@@ -51,7 +51,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _compared(rows: Sequence[Comparison]) -> str:
     return table(
-        ["compared", "difference, points", "the paper", "the paper's direction"],
+        ["compared", "difference, points", "the paper", "direction"],
         [[row.what, points(row.gap, signed=True), row.paper, row.verdict] for row in rows],
     )
 
