@@ -34,7 +34,7 @@ def make(
     for role in ("plain", "teacher"):
         target = folder / f"nano-{role}-new"
         result = train_segmenter(
-            role,  # type: ignore[arg-type]
+            role,
             read_segmenter_recipe(),
             base,
             target,
