@@ -68,6 +68,12 @@ def test_each_collapse_is_named_with_its_remedy(
     assert alarm.step == curves[next(iter(curves))][-1][0] and text in str(alarm)
 
 
+def test_fine_tuning_may_lower_the_entropy() -> None:
+    falling = [*flat(0.4), *[(30 + i, 0.005) for i in range(WINDOW)]]
+    assert alarms({"entropy": falling, "loss": flat(0.1, 2 * WINDOW)}) == []
+    assert len(alarms({"entropy": falling, "reward": flat(0.7)})) == 1
+
+
 def test_a_single_bad_batch_is_noise_and_too_few_points_say_nothing() -> None:
     mostly = [(i, 0.5) for i in range(20)] + [(21, 1.0)]
     assert alarms({"frac_reward_zero_std": mostly}) == []
@@ -95,6 +101,7 @@ def test_every_field_that_a_remedy_names_is_a_field_of_the_recipe() -> None:
     fields = TrainJudgeRecipe().model_dump()
     bad = {
         "frac_reward_zero_std": flat(1.0),
+        "reward": flat(0.5),
         "verdicts/positive": flat(0.0),
         "entropy": [*flat(1.0), *[(30 + i, 0.0) for i in range(WINDOW)]],
         "completions/clipped_ratio": flat(1.0),

@@ -96,7 +96,9 @@ def one_verdict(series: Mapping[str, Series]) -> Alarm | None:
 
 
 def entropy_collapse(series: Mapping[str, Series]) -> Alarm | None:
-    """The judge no longer tries anything else."""
+    """Nothing else is tried any more. Of a run with rewards only: fine-tuning is meant to lower the entropy."""
+    if "reward" not in series:
+        return None
     now, first = _last(series, "entropy"), _first(series, "entropy")
     if now is None or first is None or first <= 0 or now > ENTROPY_LEFT * first:
         return None
