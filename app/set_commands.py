@@ -27,6 +27,7 @@ RecipeFile = Annotated[Path | None, typer.Option(help="YAML recipe; without it t
 
 @set_app.command()
 def build(
+    name: Annotated[str | None, typer.Option(help="Name of the set; otherwise the recipe's")] = None,
     recipe: RecipeFile = None,
     set_: Assignments = None,
     preview: Annotated[bool, typer.Option(help="Only show what the set would hold")] = False,
@@ -39,6 +40,8 @@ def build(
     from training.sets import BuildSetRecipe
 
     data = set_fields(read_recipe(recipe) if recipe else {}, set_ or [])
+    if name is not None:
+        data["name"] = name
     settings = get_settings()
     store = open_or_make_store(settings)
     if preview:
@@ -135,21 +138,20 @@ def sweep(
     columns = ["rule", "+", "-", "none", "sure", f"≥ {found.min_confidence:g}"]
     rows = [
         [
-            r.rule,
-            r.positive,
-            r.negative,
-            r.unlabelled,
-            _share(r.mean_confidence),
-            _share(r.sure),
-            _said(r.agreement),
+            r.rule.replace(":", " ").replace(",", " ").replace("alpha", "α").replace("gamma", "γ"),
+            *(r.positive, r.negative, r.unlabelled, _share(r.mean_confidence), _share(r.sure)),
+            *((_said(r.agreement), r.agreement.n) if r.agreement else ()),
         ]
         for r in found.rows
     ]
-    people = ["people"] if found.reviewed else []
-    _table(columns + people, [row[: len(columns) + len(people)] for row in rows])
+    _table(columns + (["people", "n"] if found.reviewed else []), rows)
     console.print(
         f"sure: mean confidence of the labels; ≥ {found.min_confidence:g}: share of them that sure or more"
-        + ("; people: share that agrees with a person's, 95 % interval by problem" if found.reviewed else "")
+        + (
+            "; people: share that agrees with a person's, 95 % interval by problem, n chunks"
+            if found.reviewed
+            else ""
+        )
     )
     for warning in {rule.warning: rule for rule in rules if rule.warning}:
         console.print(Text(str(warning)), style="yellow")
@@ -158,8 +160,8 @@ def sweep(
             console.print(
                 Text(
                     f"{chosen.name}: one half of the reviewed problems chooses {chosen.first}, the other "
-                    f"{chosen.second}; each on the half that did not choose it: {_said(chosen.held_out)} chunks "
-                    f"of {chosen.held_out.problems} problems"
+                    f"{chosen.second}; each on the half that did not choose it: {_said(chosen.held_out)}, "
+                    f"n={chosen.held_out.n} chunks of {chosen.held_out.problems} problems"
                 )
             )
 
@@ -188,10 +190,8 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _said(agreement: Agreement | None) -> str:
-    if agreement is None:
-        return ""
-    return f"{agreement.share:.2f} [{agreement.low:.2f}, {agreement.high:.2f}] n={agreement.n}"
+def _said(agreement: Agreement) -> str:
+    return f"{agreement.share:.2f} {agreement.low:.2f}–{agreement.high:.2f}"
 
 
 def _facts(counts: dict[str, int]) -> None:

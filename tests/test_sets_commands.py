@@ -60,7 +60,7 @@ def test_list_and_show(home: Path) -> None:
 
 
 def test_preview_builds_nothing(home: Path) -> None:
-    shown = said("build", "--preview", *HUMAN)
+    shown = said("build", "--preview", "--name", "other", *HUMAN)
     assert "chunks 54" in shown and "reviewed 4" in shown and "labels from people in it" in shown
     one_class = ("--set", "select.limit=1", "--set", "labels.rule=abs-q", "--set", "labels.reviews=false")
     assert "no chunk labelled '-' is left" in said("build", "--preview", *HUMAN, *one_class)
@@ -70,7 +70,7 @@ def test_preview_builds_nothing(home: Path) -> None:
 def test_sweep_prints_every_rule_and_what_people_chose(home: Path) -> None:
     shown = said("sweep", *HUMAN, "--gamma", "0.5,1.1", "--alpha", "0.3", "--n", "4")
     assert "54 chunks, 4 with a person's + or -" in shown
-    for rule in ("abs-q", "rel-effective:alpha=0.3,n=4", "rel-ratio:gamma=0.5", "rel-ratio:gamma=1.1"):
+    for rule in ("abs-q", "rel-effective α=0.3 n=4", "rel-ratio γ=0.5", "rel-ratio γ=1.1"):
         assert rule in shown
     assert "γ = 1.1 labels a chunk - that keeps a sure success" in shown
     assert "on the half that did not choose it" in shown and "n=4" in shown
