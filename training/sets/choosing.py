@@ -111,8 +111,9 @@ def within(
     length = dict(zip(texts, count_tokens(texts), strict=True)) if texts else {}
     fitting = [example for example in examples if length[example.prompt] <= max_tokens]
     left_out = Counter(e.label for e in examples if length[e.prompt] > max_tokens)
-    counts["too_long"] = left_out.total()
-    counts["too_long_positive"], counts["too_long_negative"] = left_out["+"], left_out["-"]
+    counts["too_long"] += left_out.total()  # of a frozen set some were left out before
+    counts["too_long_positive"] += left_out["+"]
+    counts["too_long_negative"] += left_out["-"]
     return fitting
 
 
