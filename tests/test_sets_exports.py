@@ -133,7 +133,9 @@ def test_datasets_and_trl_take_an_export(style: str, home: Path, tmp_path: Path)
         token for token, kept in zip(learnt["input_ids"], learnt["labels"], strict=True) if kept != -100
     ]
     completion = trainer.processing_class.decode(masked)
-    assert "\\boxed{Positive}" in completion and "1+0" not in completion, "the loss is on the completion only"
+    assert "boxed{" in completion and "ositive}" in completion and "1+0" not in completion, (
+        "the loss is on the completion only"
+    )
     grpo = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder),
         args=GRPOConfig(**common, per_device_train_batch_size=2, num_generations=2, max_completion_length=4),
