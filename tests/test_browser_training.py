@@ -26,8 +26,6 @@ SMALL = {
     "saving.every": 8,
     "labels.held_out_k": 2,
 }
-POINTS = "document.querySelector('.js-plotly-plot')?.data?.at(-1)?.x?.length ?? 0"
-"""How many steps the first curve on the page shows."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +43,12 @@ def fill(page: Page, label: str, value: str) -> None:
     box.fill(value)
     box.press("Enter")
     settled(page)
+
+
+def points(run_id: int) -> str:
+    """JavaScript: how many points the reward curve on the page shows."""
+    chart = f"document.querySelector('.st-key-curve-{run_id}-reward .js-plotly-plot')"
+    return f"({chart}?.data?.at(-1)?.x?.length ?? 0)"
 
 
 def steps_of(app: App, run_id: int, name: str) -> list[int]:
@@ -79,9 +83,8 @@ def test_grpo_moves_its_curve_and_stops_when_asked(app: App, page: Page) -> None
     page.get_by_text(f"{STEPS} steps", exact=False).first.wait_for()
     page.get_by_text("parameters of nano").first.wait_for()
     app.facts["train"] = run_id = start_run(page, app)
-    page.wait_for_function(f"{POINTS} > 0", timeout=600_000)
-    seen = page.evaluate(POINTS)
-    page.wait_for_function(f"{POINTS} > {seen}", timeout=300_000)
+    page.wait_for_function(f"{points(run_id)} >= 1", timeout=600_000)
+    page.wait_for_function(f"{points(run_id)} >= 2", timeout=300_000)  # it moves
     page.get_by_role("button", name=re.compile("Stop and save$")).click()
     wait_for(lambda: app.store.run(run_id).status == "stopped", 90)
     run = app.store.run(run_id)
@@ -105,7 +108,7 @@ def test_it_resumes_on_the_same_curve(app: App, page: Page) -> None:
     rewards = app.store.metrics(run_id, ["reward"])["reward"]
     assert rewards[: len(first)] == first and rewards[len(first)].step > before
     assert steps_of(app, run_id, "loss") == list(range(1, STEPS + 1))
-    page.wait_for_function(f"{POINTS} == {len(rewards)}", timeout=300_000)
+    page.wait_for_function(f"{points(run_id)} == {len(rewards)}", timeout=300_000)
     assert run.result["checkpoint"] == "browser-judge"
     assert list((app.home / "checkpoints" / "browser-judge").glob("*.safetensors"))
     page.get_by_text(re.compile("Held out, one judgment")).first.wait_for(timeout=60_000)
