@@ -116,10 +116,7 @@ def test_acceptance_is_counted_by_solution_try_and_reason(store, tmp_path):
     assert 0 < result["first_try"] < 1
     assert (result["chunks"], result["blank_line_chunks"]) == (2.0, 3.0)
     manifest = read_manifest(tmp_path, "cut")
-    assert (
-        manifest.counts | {"solutions": 24, "not_correct": 12, "tagged_already": 12}
-        == manifest.counts
-    )
+    assert manifest.counts | {"solutions": 24, "not_correct": 12, "tagged_already": 12} == manifest.counts
     assert manifest.counts["rejected_changed_text"] == result["rejected"]["changed text"]
     assert manifest.measures["first_try"] == result["first_try"]
     assert manifest.problems == {"train": 9, "held_out": 3}
