@@ -162,28 +162,7 @@ def _filter() -> None:
 def _labels() -> None:
     with st.container(border=True, gap="small"):
         st.caption("Which labels")
-        st.segmented_control(
-            "Rule",
-            list(RULES),
-            key=choice.key(choice.RULE),
-            required=True,
-            persist_state="session",
-            help="How a label follows from the chance of success before and after a chunk. "
-            "The Thresholds tab shows what each does to your data.",
-        )
-        rule = choice.get(choice.RULE)
-        st.caption(RULE_WORDS[rule])
-        one, two = st.columns(2)
-        if rule == "rel-ratio":
-            with one:
-                _slider(choice.GAMMA, "γ", 0.0, 1.5, 0.05, "Paper: 0.8 at 1.5B, 0.7 at 7B.")
-        if rule == "rel-effective":
-            with one:
-                _slider(choice.ALPHA, "α", 0.0, 1.5, 0.05, "Paper: 0.4 at 1.5B, 0.8 at 7B.")
-            with two:
-                st.number_input(
-                    "n", 1, 64, key=choice.key(choice.N), persist_state="session", help="Best of n draws."
-                )
+        _rule()
         _slider(
             "min_confidence",
             "Leave out labels less certain than",
@@ -215,6 +194,32 @@ def _labels() -> None:
             help="The majority of the judge's verdicts on the chunk must agree with the label. "
             "A label that a person gave is never left out.",
         )
+
+
+def _rule() -> None:
+    """The rule and its parameters."""
+    st.segmented_control(
+        "Rule",
+        list(RULES),
+        key=choice.key(choice.RULE),
+        required=True,
+        persist_state="session",
+        help="How a label follows from the chance of success before and after a chunk. "
+        "The Thresholds tab shows what each does to your data.",
+    )
+    rule = choice.get(choice.RULE)
+    st.caption(RULE_WORDS[rule])
+    one, two = st.columns(2)
+    if rule == "rel-ratio":
+        with one:
+            _slider(choice.GAMMA, "γ", 0.0, 1.5, 0.05, "Paper: 0.8 at 1.5B, 0.7 at 7B.")
+    if rule == "rel-effective":
+        with one:
+            _slider(choice.ALPHA, "α", 0.0, 1.5, 0.05, "Paper: 0.4 at 1.5B, 0.8 at 7B.")
+        with two:
+            st.number_input(
+                "n", 1, 64, key=choice.key(choice.N), persist_state="session", help="Best of n draws."
+            )
 
 
 def _slider(field: str, label: str, low: float, high: float, step: float, help_text: str) -> None:
@@ -273,19 +278,7 @@ def _more() -> None:
                 persist_state="session",
                 help="The checkpoint whose tokenizer counts.",
             )
-        one, two = st.columns(2)
-        with one:
-            st.number_input(
-                "Longest prompt (tokens)",
-                1,
-                key=choice.key("max_tokens"),
-                persist_state="session",
-                help="Longer ones are left out when the set is frozen, and reported; the preview does not count tokens.",
-            )
-        with two:
-            st.number_input(
-                "Held-out chunks at most", 2, key=choice.key("held_out_chunks"), persist_state="session"
-            )
+        _sizes()
         _slider(
             "near_duplicates",
             "Problems this alike stay on one side",
@@ -300,6 +293,23 @@ def _more() -> None:
             key=choice.key("clear_of"),
             persist_state="session",
             help="The set is refused if a problem to train on is in one of them.",
+        )
+
+
+def _sizes() -> None:
+    """How long a prompt and how large the held-out part may be."""
+    one, two = st.columns(2)
+    with one:
+        st.number_input(
+            "Longest prompt (tokens)",
+            1,
+            key=choice.key("max_tokens"),
+            persist_state="session",
+            help="Longer ones are left out when the set is frozen, and reported; the preview does not count tokens.",
+        )
+    with two:
+        st.number_input(
+            "Held-out chunks at most", 2, key=choice.key("held_out_chunks"), persist_state="session"
         )
 
 

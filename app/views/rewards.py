@@ -8,13 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import cast
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from app.settings import get_settings
+from app.views.rewards_address import HOWS, LEVELS, Asked, address, read_asked
 from app.views.rewards_group import Candidate, Group, Solution, Source, candidates, read_group
 from app.views.rewards_hacking import warning_signs
 from app.views.rewards_words import sentences, telescopes, telling_solution
@@ -24,11 +23,8 @@ from app.widgets.empty import empty_state, no_such
 from app.widgets.here import go_here, here_button
 from app.widgets.reward_rows import Bar, Line, Strip, reward_lines, reward_strips, signed
 from app.widgets.safe_text import code, escape_line, raw_toggle, show_text, visible
-from training.process_rewards import Aggregation, RewardComparison, dense_and_sparse
+from training.process_rewards import RewardComparison, dense_and_sparse
 
-KNOWN = ("problem", "scores", "solution", "level", "how", "w")
-LEVELS = {"chunk": "Each chunk", "solution": "Whole solution"}
-HOWS = {"mean": "mean", "min": "min", "sum": "sum"}
 HOW_HELP = (
     "How a solution's chunk scores become one number. mean: all chunks count alike. min: as good as its worst chunk. "
     "sum: more chunks, more reward, which invites padding."
@@ -37,22 +33,7 @@ W_HELP = (
     "How much the outcome counts beside the chunk scores: reward = (1 − w) · process + w · outcome. "
     "At w = 1 only the outcome is left."
 )
-DEFAULT_W = 0.0
 W_STEP = 0.05
-TITLE_CHARS = 90
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the address asks for, checked. ``wrong`` says what it asks for that cannot be."""
-
-    problem: int | None = None
-    scores: str | None = None
-    solution: int | None = None
-    level: str = "chunk"
-    how: Aggregation = "mean"
-    w: float = DEFAULT_W
-    wrong: list[str] = field(default_factory=list)
 
 
 def page() -> None:
@@ -62,7 +43,7 @@ def page() -> None:
         "A policy is trained by comparing solutions of one problem. With a **sparse** reward it hears one number at the "
         "end; with a **dense** one it hears how good each chunk was. Below, the same solutions under both."
     )
-    asked = _asked()
+    asked = read_asked()
     if asked.wrong:
         for wrong in asked.wrong:
             st.error(wrong, icon=":material/link_off:")
@@ -80,51 +61,6 @@ def page() -> None:
         _no_group(asked, problem, sources)
         return
     _show(asked, problem, group)
-
-
-def _asked() -> Asked:
-    """Reads and checks the address: a value that cannot be is named, never replaced by a default."""
-    query, wrong = st.query_params, []
-
-    def refuse(name: str, why: str) -> None:
-        wrong.append(f"{name}={escape_line(query[name], limit=60)}: {why}")
-
-    for name in query:
-        if name not in KNOWN:
-            refuse(name, f"this page knows {', '.join(KNOWN)}")
-    numbers = {}
-    for name in ("problem", "solution"):
-        if name in query:
-            good = query[name].isascii() and query[name].isdigit() and len(query[name]) <= 18
-            if good:
-                numbers[name] = int(query[name])
-            else:
-                refuse(name, "a whole number was expected")
-    for name, options in (("level", LEVELS), ("how", HOWS)):
-        if name in query and query[name] not in options:
-            refuse(name, f"it can be {', '.join(options)}")
-    w = _weight(query.get("w"))
-    if w is None:
-        refuse("w", "a number from 0 to 1 was expected")
-    return Asked(
-        problem=numbers.get("problem"),
-        scores=query.get("scores"),
-        solution=numbers.get("solution"),
-        level=query.get("level", "chunk"),
-        how=cast(Aggregation, query.get("how", "mean")),
-        w=w if w is not None else DEFAULT_W,
-        wrong=wrong,
-    )
-
-
-def _weight(given: str | None) -> float | None:
-    if given is None:
-        return DEFAULT_W
-    try:
-        number = float(given)
-    except ValueError:
-        return None
-    return number if 0 <= number <= 1 else None
 
 
 @st.cache_data(ttl=60, max_entries=4, show_spinner=False)
@@ -148,7 +84,7 @@ def _nothing_yet() -> None:
 def _no_group(asked: Asked, problem: int, sources: Sequence[Source]) -> None:
     if sources and asked.scores is not None:
         no_such("source of scores", asked.scores)
-        here_button("Scores that there are", _address(scores=None), key="any-scores", icon=":material/undo:")
+        here_button("Scores that there are", address(scores=None), key="any-scores", icon=":material/undo:")
         return
     if not get_store().siblings(problem, 1):
         no_such("problem with solutions", str(problem))
@@ -162,12 +98,6 @@ def _no_group(asked: Asked, problem: int, sources: Sequence[Source]) -> None:
         label="Roll out prefixes",
         query={"new": "rollout"},
     )
-
-
-def _address(**changed: str | None) -> dict[str, str]:
-    """The address with these values; None takes one out."""
-    kept = {name: value for name, value in st.query_params.items() if name in KNOWN and name not in changed}
-    return kept | {name: value for name, value in changed.items() if value is not None}
 
 
 def _choose(
@@ -205,12 +135,12 @@ def _choose(
 
 
 def _problem_chosen() -> None:
-    go_here(_address(problem=str(st.session_state["rewards-problem"]), solution=None, scores=None))
+    go_here(address(problem=str(st.session_state["rewards-problem"]), solution=None, scores=None))
 
 
 def _chosen(name: str) -> None:
     value = st.session_state[f"rewards-{name}"]
-    go_here(_address(**{name: f"{value:g}" if isinstance(value, float) else value}))
+    go_here(address(**{name: f"{value:g}" if isinstance(value, float) else value}))
 
 
 def _show(asked: Asked, problem: int, group: Group) -> None:
@@ -263,7 +193,7 @@ def _strip(one: Solution, problem: int, bars: Sequence[Bar], chosen: Solution) -
     return Strip(
         id=str(one.id),
         name=f"#{one.id}",
-        href="/rewards?" + urlencode(_address(problem=str(problem), solution=str(one.id))),
+        href="/rewards?" + urlencode(address(problem=str(problem), solution=str(one.id))),
         outcome=f"{'✓' if one.right else '✗'} {OUTCOMES[one.outcome][2]}",
         right=one.right,
         bars=bars,

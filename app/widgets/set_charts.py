@@ -160,6 +160,22 @@ def rule_figure(
     for place, (name, line) in enumerate(lines.items()):
         _line(figure, 2, line, parameter, name, place, shown, [row.mean_confidence for row in line])
         _agreement(figure, line, parameter, name, place, shown)
+    _mark(figure, marks)
+    _axes(figure, rows, parameter)
+    if not any(row.agreement for line in lines.values() for row in line):
+        figure.add_annotation(
+            x=0.5,
+            xref="x3 domain",
+            y=0.5,
+            yref="y3 domain",
+            text="no reviewed chunk has a label here",
+            showarrow=False,
+        )
+    return figure
+
+
+def _mark(figure: go.Figure, marks: Sequence[Marked]) -> None:
+    own = palette()
     for mark in marks:
         for row in (1, 2, 3):
             figure.add_vline(mark.value, line={"color": own.ink, "width": 1.2, "dash": "dot"}, row=row, col=1)
@@ -172,6 +188,10 @@ def rule_figure(
             showarrow=False,
             font={"size": 11},
         )
+
+
+def _axes(figure: go.Figure, rows: Sequence[SweepRow], parameter: str) -> None:
+    own, x = palette(), [getattr(row, parameter) for row in rows]
     figure.update_layout(barmode="relative", height=470, bargap=0.35, hovermode="closest", **_frame(top=26))
     figure.update_layout(
         legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0}, clickmode="event+select"
@@ -183,16 +203,6 @@ def rule_figure(
     figure.update_yaxes(title={"text": "labels"}, row=1, col=1, **_both_ways(amounts))
     figure.update_yaxes(title={"text": "confidence"}, tickformat=".0%", row=2, col=1)
     figure.update_yaxes(title={"text": "agreement"}, tickformat=".0%", range=[0, 1.05], row=3, col=1)
-    if not any(row.agreement for line in lines.values() for row in line):
-        figure.add_annotation(
-            x=0.5,
-            xref="x3 domain",
-            y=0.5,
-            yref="y3 domain",
-            text="no reviewed chunk has a label here",
-            showarrow=False,
-        )
-    return figure
 
 
 def _line(
