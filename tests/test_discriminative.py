@@ -347,7 +347,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, chatty: Tokens) -> tuple[P
     home = tmp_path_factory.mktemp("trained")
     base = make_tiny_llama(home / "base", chat=False)
     sft = {"steps": 60, "batch": 16, "learning_rate": 1e-2, "warmup": 4, "max_tokens": 128}
-    ctx = context(home, base, name="digits", sft=sft)
+    ctx = context(home, base, name="digits", sft=sft, eval_every=20)
     return home, ctx, run(ctx)  # type: ignore[arg-type]
 
 
@@ -363,7 +363,10 @@ def test_a_discriminative_judge_learns_its_labels(trained: tuple[Path, Context, 
     before, after = result["held_out_before"], result["held_out_after"]
     assert set(after) == {"chunks", "k", "single", "majority", "none", "split"} and after["k"] == 1
     assert before["single"] < 0.75 < 0.85 < after["single"] and after["none"] == 0
-    assert ctx.curve("held_out/accuracy") == [before["single"], after["single"]]
+    curve = ctx.curve("held_out/accuracy")
+    assert len(curve) == 4 and curve[0] == before["single"], "before, and every 20 steps"
+    best = result.get("best_step", 60)
+    assert ctx.values["held_out/accuracy", best] == max(curve[1:]), "the best checkpoint became the judge"
     assert ctx.curve("loss")[-1] < 0.5 * ctx.curve("loss")[0]
     card = json.loads((home / "checkpoints" / "digits" / CARD).read_text())
     assert card["role"] == "discriminative-judge" and card["threshold"] == result["threshold"]

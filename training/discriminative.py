@@ -20,7 +20,7 @@ from engine.judge import load_prompt
 from engine.judges import DISCRIMINATIVE, ToRead, read_solutions
 from engine.llm.tokens import Tokens
 from training import core
-from training.callbacks import step_of
+from training.callbacks import Evaluate, step_of
 from training.held_out import Accuracy
 from training.scorer import ModelScorer
 from training.sets import rows_for
@@ -68,7 +68,8 @@ def run(ctx: RunContext[DiscriminativeRecipe]) -> dict[str, Any]:
     target = free_target(ctx, uid)
     base = resolve_checkpoint(recipe.base, ctx.home)
     core.prepare(recipe.hardware)
-    turns = turns_for(tokens_of(base), recipe)
+    tokens = tokens_of(base)
+    turns = turns_for(tokens, recipe)
     ctx.facts({turns.prompt.name: turns.prompt.hash})
     with core.first_process_first():
         folder = own_folder(ctx, uid)
@@ -83,11 +84,22 @@ def run(ctx: RunContext[DiscriminativeRecipe]) -> dict[str, Any]:
     if core.stop_everywhere(ctx):
         return result
 
-    last = trained(ctx, base, [row for row in rows if row.counted], folder)
+    last = trained(
+        ctx,
+        base,
+        [row for row in rows if row.counted],
+        folder,
+        evaluate=_evaluation(turns, tokens, held_out),
+        evaluate_every=recipe.eval_every,
+    )
     result["steps"] = step_of(last)
     if last is None or step_of(last) < recipe.sft.steps or not ctx.main:
         return result
-    aside = saved_aside(last, base, folder / "final")
+    chosen = core.best_checkpoint(last) if recipe.eval_every else last
+    if chosen != last:
+        ctx.log(f"{chosen.name} was best on the held-out chunks: it becomes the judge")
+        result["best_step"] = step_of(chosen)
+    aside = saved_aside(chosen, base, folder / "final")
     measured = measure(aside, turns, held_out)
     if measured.accuracy:
         _log(ctx, "after", measured, recipe.sft.steps)
@@ -105,7 +117,7 @@ def run(ctx: RunContext[DiscriminativeRecipe]) -> dict[str, Any]:
         "set": counts,
         "metrics": {name: result.get(name) for name in names},
     }
-    finish(ctx, aside, target, card, last)
+    finish(ctx, aside, target, card, chosen)
     return result
 
 
@@ -237,6 +249,21 @@ def _halves(solutions: Sequence[Solution]) -> tuple[list[int], list[int]]:
     place = {problem: i for i, problem in enumerate(sorted({s.problem_id for s in solutions}))}
     sides = [place[s.problem_id] % 2 for s in solutions]
     return [i for i, side in enumerate(sides) if not side], [i for i, side in enumerate(sides) if side]
+
+
+def _evaluation(turns: Turns, tokens: Tokens, held_out: Sequence[Solution]) -> Evaluate | None:
+    """Accuracy of the model in training at the best threshold of the moment; None without held-out chunks."""
+    if not held_out:
+        return None
+
+    def evaluate(model: Any) -> dict[str, float]:
+        was_training = model.training
+        scores = counted_scores(ModelScorer(model, tokens), turns, held_out, 0.5)
+        model.train(was_training)
+        found = accuracy(scores, held_out, choose_threshold(*_pooled(scores, held_out)))
+        return {"held_out/accuracy": found.single} if found else {}
+
+    return evaluate
 
 
 def _before(

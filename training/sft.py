@@ -22,7 +22,7 @@ from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
 from engine.llm.tokens import Encoder, Tokens
 from training import core
-from training.callbacks import run_callback, step_of
+from training.callbacks import Evaluate, run_callback, step_of
 from training.sets import read_manifest, read_rows
 from training.workspace import free_target, own_folder
 
@@ -145,6 +145,8 @@ def arguments(recipe: SupervisedRecipe, output: Path) -> dict[str, Any]:
         | {
             "per_device_train_batch_size": size,
             "gradient_accumulation_steps": sft.batch // (size * processes),
+            "save_total_limit": recipe.saving.keep
+            + bool(getattr(recipe, "eval_every", None)),  # and the best one
             "train_sampling_strategy": "sequential",
             "max_length": None,  # what is longer was left out and counted
             "padding_free": sft.packing,  # one sequence with positions that begin anew: examples do not see each other
@@ -166,9 +168,15 @@ def dataset_of(rows: Sequence[Row], recipe: SupervisedRecipe) -> Any:
 
 
 def build_trainer(
-    ctx: RunContext[Any], base: Path, rows: Sequence[Row], output: Path, callbacks: Iterable[Any] = ()
+    ctx: RunContext[Any],
+    base: Path,
+    rows: Sequence[Row],
+    output: Path,
+    callbacks: Iterable[Any] = (),
+    evaluate: Evaluate | None = None,
+    evaluate_every: int | None = None,
 ) -> Any:
-    """An SFTTrainer over tokenized rows."""
+    """An SFTTrainer over tokenized rows; ``evaluate`` as in ``run_callback``."""
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
@@ -178,14 +186,28 @@ def build_trainer(
         processing_class=core.load_tokenizer(base, padding_side="right"),
         args=core.configured(SFTConfig, arguments(recipe, output)),
         train_dataset=dataset_of(rows, recipe),
-        callbacks=[run_callback(ctx, curves=output.parent / "tensorboard"), *callbacks],
+        callbacks=[
+            run_callback(
+                ctx,
+                curves=output.parent / "tensorboard",
+                evaluate=evaluate,
+                evaluate_every=evaluate_every,
+            ),
+            *callbacks,
+        ],
     )
     trainer.remove_callback(PrinterCallback)  # the callback above reports
     return trainer
 
 
 def trained(
-    ctx: RunContext[Any], base: Path, rows: Sequence[Row], folder: Path, callbacks: Iterable[Any] = ()
+    ctx: RunContext[Any],
+    base: Path,
+    rows: Sequence[Row],
+    folder: Path,
+    callbacks: Iterable[Any] = (),
+    evaluate: Evaluate | None = None,
+    evaluate_every: int | None = None,
 ) -> Path | None:
     """Train on ``rows`` to the end or to a stop; the trainer's last checkpoint then. Raises TrainingError without rows."""
     if not any(row.counted for row in rows):
@@ -196,7 +218,7 @@ def trained(
     output = folder / "trainer"
     return core.train_to_end(
         ctx,
-        lambda: build_trainer(ctx, base, rows, output, callbacks),
+        lambda: build_trainer(ctx, base, rows, output, callbacks, evaluate, evaluate_every),
         output,
         ctx.recipe.sft.steps,
         lower=LESS_MEMORY,

@@ -97,6 +97,12 @@ class DiscriminativeRecipe(SupervisedRecipe):
     select: Selection = Field(default_factory=lambda: Selection(policy="nano"))
     labels: LabelFilter = Field(default_factory=LabelFilter)
     sft: Sft = Field(default_factory=lambda: Sft(steps=200, batch=32, learning_rate=1e-3))
+    eval_every: int | None = Field(
+        None,
+        ge=1,
+        description="Measure held-out accuracy every so many steps; the best checkpoint is kept and becomes the judge "
+        "(its accuracy flatters a little: it was chosen on these chunks). Empty: before and after only",
+    )
 
     def check(self, home: Path) -> None:
         super().check(home)
@@ -104,6 +110,12 @@ class DiscriminativeRecipe(SupervisedRecipe):
         load_prompt(self.prompt, needs=("problem",))
         if self.set is not None:
             check_set(home, self.set, "turns")
+
+    @model_validator(mode="after")
+    def _measurable(self) -> DiscriminativeRecipe:
+        if self.eval_every and self.hardware.processes > 1 and self.hardware.sharding != "ddp":
+            raise ValueError("eval_every needs whole weights on every device: set hardware.sharding to ddp")
+        return self
 
 
 class Rationales(Part):
