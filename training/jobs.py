@@ -82,9 +82,7 @@ class TrainJudgeRecipe(Recipe):
     warm_start: WarmStart | None = Field(
         None, description="Fine-tuning on the form before GRPO; only with answer: verdict"
     )
-    grpo: Grpo = Field(
-        default_factory=lambda: Grpo(learning_rate=7e-5, schedule="linear", temperature=1.3)
-    )
+    grpo: Grpo = Field(default_factory=lambda: Grpo(learning_rate=7e-5, schedule="linear", temperature=1.3))
     rewards: Rewards = Field(default_factory=Rewards)
     eval_every: int | None = Field(
         None,
