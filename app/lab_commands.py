@@ -48,11 +48,11 @@ def start(
 @lab_app.command()
 def status(quick: Quick = False) -> None:
     """Show what is done, what runs, and how long the rest takes by what was measured."""
-    from app.lab.run import groups, open_lab, standing, time_left
+    from app.lab.run import groups, lab_settings, open_lab, standing, time_left
     from app.runs import duration
 
     store, row = open_lab(get_settings(), quick)
-    found = standing(store, row)
+    found = standing(store, row, lab_settings(get_settings(), quick).home)
     counted = groups(found)
     console.print(
         f"laboratory, run {row.id}: {row.status}, {len(found.state.done)} of {len(found.lab.parts)} parts done"
@@ -101,9 +101,9 @@ def report(
 ) -> None:
     """Write the report of what is finished; it says what is not."""
     from app.lab.report import write_report
-    from app.lab.run import open_lab, standing
+    from app.lab.run import lab_settings, open_lab, standing
 
     store, row = open_lab(get_settings(), quick)
-    found = standing(store, row)
+    found = standing(store, row, lab_settings(get_settings(), quick).home)
     files = write_report(found, out, command="stepwiser lab report" + (" --quick" if quick else ""))
     console.print(f"{out} and {len(files)} figures; {len(found.missing)} parts are not finished")

@@ -154,7 +154,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_the_report_says_what_the_results_say_and_nothing_else(store: Store, tmp_path: Path):
     row = store.run(filled_lab(store, LabRecipe()))
-    found = standing(store, row)
+    found = standing(store, row, tmp_path)
     assert found.missing == []
     pictures = write_report(found, tmp_path / "lab.md", command="stepwiser lab report")
     text = (tmp_path / "lab.md").read_text(encoding="utf-8")
@@ -186,7 +186,7 @@ def test_the_report_says_what_the_results_say_and_nothing_else(store: Store, tmp
 
 def test_an_unfinished_laboratory_says_what_is_missing(store: Store, tmp_path: Path):
     recipe = LabRecipe(seeds=1, rules=("rel-ratio",), ablations=("no-balance",))
-    found = standing(store, store.run(filled_lab(store, recipe, skip="GRPO")))
+    found = standing(store, store.run(filled_lab(store, recipe, skip="GRPO")), tmp_path)
     write_report(found, tmp_path / "lab.md", command="stepwiser lab report")
     text = (tmp_path / "lab.md").read_text(encoding="utf-8")
     assert "- rel-ratio, GRPO, seed 1: train: not begun" in text
@@ -197,7 +197,7 @@ def test_an_unfinished_laboratory_says_what_is_missing(store: Store, tmp_path: P
 
 def test_an_empty_laboratory_has_a_report_without_a_number(store: Store, tmp_path: Path):
     run_id = store.create_run("lab", LabRecipe().model_dump(mode="json"), "test")
-    assert write_report(standing(store, store.run(run_id)), tmp_path / "lab.md", command="x") == []
+    assert write_report(standing(store, store.run(run_id), tmp_path), tmp_path / "lab.md", command="x") == []
     text = (tmp_path / "lab.md").read_text(encoding="utf-8")
     assert f"**0 of {LabRecipe().parts} parts are finished**" in text and "](lab/" not in text
 
@@ -233,7 +233,7 @@ def test_the_quick_laboratory_runs_every_kind_detached_stopped_resumed_and_repor
         stepwiser("start", "--quick")
         wait(lambda: store.run(row.id).ended_at is not None, 1200)
         assert store.run(row.id).status == "done", store.run(row.id).error
-        found = standing(store, store.run(row.id))
+        found = standing(store, store.run(row.id), home)
         assert found.missing == [] and store.run(row.id).attempt == 2
         kinds = {part.kind for part in found.lab.parts}
         assert kinds >= {

@@ -7,14 +7,14 @@ worked through (``app.plans``) or what their results say (``report``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.lab.recipe import LabRecipe
 from app.plans import Part, Results
-from app.shipped import shipped_for
+from app.shipped import shipped_recipes
 from engine.errors import RecipeError
 
 TRAIN, HELD_OUT, FRESH = "lab-train", "lab-held", "lab-fresh"
@@ -57,8 +57,9 @@ class Cell:
 
 @dataclass
 class Lab:
-    """All parts in order, and the cells by key."""
+    """All parts in order, the cells by key, and the shipped recipes that trainings start from, by name."""
 
+    shipped: Mapping[str, Data]
     parts: list[Part] = field(default_factory=list)
     cells: dict[str, Cell] = field(default_factory=dict)
 
@@ -66,6 +67,14 @@ class Lab:
         make = recipe if callable(recipe) else lambda _, fixed=recipe: deepcopy(fixed)
         self.parts.append(Part(name, kind, make, needs))
         return name
+
+    def start(self, name: str) -> Data:
+        """A copy of the shipped recipe's fields. Raises RecipeError if there is none of that name."""
+        if name not in self.shipped:
+            raise RecipeError(
+                f"the laboratory starts from the shipped recipe {name!r}; there are {list(self.shipped)}"
+            )
+        return deepcopy(self.shipped[name])
 
     def measure(self, key: str, title: str, part: str) -> None:
         """Count ``part``'s result as one more figure of the cell."""
@@ -87,9 +96,9 @@ class Judge:
     """Whether it starts from the fine-tuned judge of the same seed instead of from the base."""
 
 
-def lab_plan(recipe: LabRecipe) -> Lab:
-    """The laboratory of this recipe. Raises RecipeError where a shipped recipe that it starts from is missing."""
-    lab = Lab()
+def lab_plan(recipe: LabRecipe, shipped: Mapping[str, Data] | None = None) -> Lab:
+    """The laboratory of this recipe. ``shipped``: the recipes that trainings start from; by default today's."""
+    lab = Lab(todays_recipes() if shipped is None else shipped)
     _data(lab, recipe)
     others = [judge for rule in recipe.rules if rule != REL for judge in _both(rule)]
     judges = [*_both(REL), RSFT, BEST, *others, *map(_ablation, recipe.ablations)]
@@ -104,14 +113,9 @@ def lab_plan(recipe: LabRecipe) -> Lab:
     return lab
 
 
-def shipped(kind: str, name: str) -> Data:
-    """A copy of the shipped recipe's fields. Raises RecipeError if there is none of that name."""
-    found = shipped_for(kind)
-    if name not in found:
-        raise RecipeError(
-            f"the laboratory starts from the shipped {kind} recipe {name!r}; there are {list(found)}"
-        )
-    return deepcopy(found[name].data)
+def todays_recipes() -> dict[str, Data]:
+    """The shipped recipes of trainings, by name, as they are now."""
+    return {one.name: one.data for one in shipped_recipes() if one.kind.startswith("train-")}
 
 
 # ---- data
@@ -171,7 +175,7 @@ def _set(lab: Lab, recipe: LabRecipe, judge: Judge) -> str:
     }
 
     def data(_: Results) -> Data:
-        own = {} if form == "turns" else {"prompt": shipped(judge.kind, judge.shipped)["prompt"]}
+        own = {} if form == "turns" else {"prompt": lab.start(judge.shipped)["prompt"]}
         return own | {
             "form": form,
             "select": _chosen(recipe, TRAIN, policy),
@@ -220,7 +224,7 @@ def _judge(lab: Lab, recipe: LabRecipe, judge: Judge, seed: int) -> None:
     built = _set(lab, recipe, judge)
 
     def train(results: Results) -> Data:
-        start = shipped(judge.kind, judge.shipped)
+        start = lab.start(judge.shipped)
         if judge.key == "no-clip-higher":
             start["grpo"]["epsilon_high"] = start["grpo"]["epsilon"]
         own = {"seed": seed, "name": None, "set": results[built].result["set"]}
@@ -337,7 +341,7 @@ def _selection(lab: Lab, recipe: LabRecipe, seed: int) -> None:
 
         def train(results: Results) -> Data:
             own = {"seed": seed, "name": None, "set": results[chosen].result["set"]}
-            return _smaller(shipped("train-sft", "sft-nano"), recipe) | own
+            return _smaller(lab.start("sft-nano"), recipe) | own
 
         trained = lab.add(f"{title}, seed {seed}: fine-tune", "train-sft", train, chosen)
         _solve(lab, recipe, f"select {key}", title, _made(trained), seed, trained)

@@ -6,16 +6,18 @@ runs there are (``cells``) or what came out (``report``).
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from app.kinds import resolve_recipe
-from app.lab.cells import Lab, lab_plan
+from app.lab.cells import Lab, lab_plan, todays_recipes
 from app.lab.recipe import LabRecipe
 from app.plans import Plan, State, execute
 from app.runs import ENDED, queue_run
@@ -29,13 +31,21 @@ from engine.recipes import resolve, set_fields
 from engine.runs import RunContext
 
 KIND = "lab"
+SHIPPED = "shipped.json"
+"""In the run's folder: the shipped recipes that it started from, so that a later release changes no report."""
 NEWEST = 500
 """Runs of the kind that are looked through for former ones."""
 
 
 def run(ctx: RunContext[LabRecipe]) -> dict[str, Any]:
     """The lab kind of run: work through its plan. Parts that earlier laboratories of the store finished count."""
-    lab = lab_plan(ctx.recipe)
+    started_from = todays_recipes()
+    folder = ctx.home / "runs" / str(ctx.run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"{SHIPPED}.writing"
+    aside.write_text(json.dumps(started_from, indent=1), encoding="utf-8")
+    os.replace(aside, folder / SHIPPED)
+    lab = lab_plan(ctx.recipe, started_from)
     done = execute(ctx, lab.parts, jobs=ctx.recipe.jobs, former=former(ctx.store, ctx.run_id))
     return {"parts": len(lab.parts), "done": len(done)}
 
@@ -136,11 +146,12 @@ class Standing:
         return [part.name for part in self.lab.parts if part.name not in self.state.done]
 
 
-def standing(store: Store, row: RunRow) -> Standing:
+def standing(store: Store, row: RunRow, home: Path) -> Standing:
     """The state of the newest laboratory. Raises RecipeError where its stored recipe cannot be read any more."""
     recipe = resolve_recipe(KIND, row.recipe)
     assert isinstance(recipe, LabRecipe)
-    lab = lab_plan(recipe)
+    kept = home / "runs" / str(row.id) / SHIPPED
+    lab = lab_plan(recipe, json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None)
     state = Plan(lab.parts).look(store, (*former(store, row.id), row.id))
     return Standing(row, recipe, lab, state)
 
