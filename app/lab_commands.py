@@ -40,7 +40,9 @@ def start(
     fields = [*(set_ or []), *([f"jobs={jobs}"] if jobs else [])]
     run, already = start_lab(get_settings(), quick, fields)
     option = " --quick" if quick else ""
-    console.print(f"run {run.id} in {own.home} {'is going on already' if already else 'was started'}")
+    console.print(
+        f"run {run.id} in {own.home} {'is going on already' if already else 'was started'}", soft_wrap=True
+    )
     console.print(f"follow it: stepwiser lab status{option} · stop it: stepwiser lab stop{option}")
     console.print(f"its pages: STEPWISER_HOME={own.home} stepwiser app --no-sample", soft_wrap=True)
 
