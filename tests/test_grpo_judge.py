@@ -13,6 +13,7 @@ import pytest
 from engine.checkpoints import CARD, list_checkpoints
 from engine.errors import CheckpointError, RecipeError, TrainingError
 from engine.llm.checkpoint import check_checkpoint
+from engine.pipeline.kept import own_folder
 from engine.recipes import read_recipe, resolve
 from engine.runs import RunContext
 from tests.coin import context, prompt
@@ -24,7 +25,6 @@ from training.grpo_judge import build_trainer, data_order, train
 from training.held_out import score
 from training.jobs import TrainJudgeRecipe
 from training.sets import Example, TrainingSet
-from training.workspace import own_folder
 
 
 @pytest.mark.timeout(900)  # seconds on a free machine
@@ -204,9 +204,9 @@ def test_what_another_stores_run_of_the_same_number_left_is_not_continued(tmp_pa
     ctx.stop_at = 3
     train(ctx)
     ctx.store = SimpleNamespace(run=lambda run_id: SimpleNamespace(uid="another"))
-    folder = own_folder(ctx, "another")  # type: ignore[arg-type]
+    folder = own_folder(ctx)  # type: ignore[arg-type]
     assert [path.name for path in folder.iterdir()] == ["run"]
-    assert own_folder(ctx, "another") == folder and folder.is_dir()  # type: ignore[arg-type]
+    assert own_folder(ctx) == folder and folder.is_dir()  # type: ignore[arg-type]
 
 
 def test_the_packaged_recipe_is_what_the_form_offers() -> None:

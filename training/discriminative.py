@@ -19,6 +19,7 @@ from engine.discriminative import DiscriminativeJudge, Rendering, Turns, choose_
 from engine.judge import load_prompt
 from engine.judges import DISCRIMINATIVE, ToRead, read_solutions
 from engine.llm.tokens import Tokens
+from engine.pipeline.kept import own_folder
 from training import core
 from training.callbacks import Evaluate, step_of
 from training.held_out import Accuracy
@@ -26,7 +27,7 @@ from training.scorer import ModelScorer
 from training.sets import rows_for
 from training.sets.build import tokens_of as count_tokens
 from training.sft import IGNORED, Row, finish, fitting, kept, saved_aside, tokens_of, trained
-from training.workspace import free_target, own_folder
+from training.workspace import free_target
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -72,7 +73,7 @@ def run(ctx: RunContext[DiscriminativeRecipe]) -> dict[str, Any]:
     turns = turns_for(tokens, recipe)
     ctx.facts({turns.prompt.name: turns.prompt.hash})
     with core.first_process_first():
-        folder = own_folder(ctx, uid)
+        folder = own_folder(ctx)
         train, held_out, counts = _solutions(ctx, base, folder)
     rows, left_out = fitting([turn_row(turns, solution) for solution in train], recipe.sft.max_tokens)
     counts |= {"solutions_too_long": left_out, "loss_tokens": sum(row.counted for row in rows)}

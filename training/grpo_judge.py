@@ -17,6 +17,7 @@ from engine.checkpoints import resolve_checkpoint
 from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
+from engine.pipeline.kept import own_folder
 from engine.recipes import Draws
 from training import core
 from training.callbacks import run_callback, step_of, trainer_state
@@ -31,7 +32,7 @@ from training.sets import (
     write_set,
 )
 from training.warm_start import warm_start
-from training.workspace import free_target, own_folder
+from training.workspace import free_target
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -60,7 +61,7 @@ def train(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, Any]:
     ctx.facts({prompt.name: prompt.hash})
     core.prepare(recipe.hardware)
     with core.first_process_first():
-        folder = own_folder(ctx, uid)
+        folder = own_folder(ctx)
         data = _examples(ctx, base, folder)
         before = _before(ctx, base, data, folder)
     result: dict[str, Any] = {"set": data.counts, "held_out_before": _asdict(before)}

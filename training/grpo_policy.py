@@ -19,14 +19,14 @@ from engine.judges import Judge, open_judge
 from engine.llm.checkpoint import check_checkpoint
 from engine.llm.tokens import Tokens
 from engine.pipeline.flow import open_door
-from engine.pipeline.kept import once
+from engine.pipeline.kept import once, own_folder
 from engine.pipeline.sampling import problem_ids
 from training import core
 from training.callbacks import run_callback, step_of, trainer_state
 from training.grpo_judge import data_order
 from training.policy_reward import PolicyReward, Setting, token_advantages
 from training.rewards import Samples
-from training.workspace import free_target, own_folder
+from training.workspace import free_target
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -55,7 +55,7 @@ def run(ctx: RunContext[TrainPolicyRecipe]) -> dict[str, Any]:
     ctx.facts(_prompt(ctx))
     core.prepare(recipe.hardware)
     with core.first_process_first():
-        folder = own_folder(ctx, uid)
+        folder = own_folder(ctx)
         rows = once(folder / "problems.jsonl", lambda: _problems(ctx))
     kept, counts = _fitting(ctx, base, rows)
     output = folder / "trainer"

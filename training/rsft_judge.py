@@ -19,7 +19,7 @@ from engine.judge import JudgePrompt, load_prompt, parse_verdict
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Request, Sampling
 from engine.pipeline.flow import Batch
-from engine.pipeline.kept import Kept
+from engine.pipeline.kept import Kept, own_folder
 from engine.rollouts import base_seed, prefix_key
 from training import core
 from training.callbacks import step_of
@@ -29,7 +29,7 @@ from training.sets import Example, TrainingSet, examples_for, read_set, write_se
 from training.sets.build import tokens_of as count_tokens
 from training.sets.stored import judge_id
 from training.sft import completion_row, finish, fitting, kept, saved_aside, tokens_of, trained
-from training.workspace import free_target, own_folder
+from training.workspace import free_target
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -57,7 +57,7 @@ def run(ctx: RunContext[RsftJudgeRecipe]) -> dict[str, Any]:
     ctx.facts({prompt.name: prompt.hash})
     core.prepare(recipe.hardware)
     with core.first_process_first():
-        folder = own_folder(ctx, uid)
+        folder = own_folder(ctx)
         data = _examples(ctx, base, folder)
         rationales = _rationales(ctx, prompt, data.train, folder)
     core.prepare(recipe.hardware)  # the door has its own idea of threads

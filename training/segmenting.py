@@ -18,6 +18,7 @@ from engine.errors import TrainingError
 from engine.judge import load_prompt, render
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Pace, open_door
+from engine.pipeline.kept import own_folder
 from engine.rollouts import base_seed, prefix_key
 from engine.segmentation import (
     Segmentation,
@@ -28,7 +29,6 @@ from engine.segmentation import (
 )
 from training.sets.choosing import split_by_problem
 from training.sets.frozen import freeze, made_by
-from training.workspace import own_folder
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -92,7 +92,7 @@ def segment_with(ctx: RunContext[SegmentRecipe], llm: LLM) -> dict[str, Any]:
     teacher = segment_prompt(ctx.recipe.prompt)
     policy = load_prompt(ctx.recipe.policy_prompt, needs=("problem",))
     ctx.facts({teacher.name: teacher.hash, policy.name: policy.hash})
-    tries = Tries(own_folder(ctx, uid) / TRIES)
+    tries = Tries(own_folder(ctx) / TRIES)
     _draw_tries(ctx, llm, solutions, tries)
     result = summary(solutions, tries)
     if ctx.stopping:

@@ -21,10 +21,11 @@ from engine.errors import TrainingError
 from engine.judge import load_prompt
 from engine.llm.checkpoint import check_checkpoint
 from engine.llm.tokens import Encoder, Tokens
+from engine.pipeline.kept import own_folder
 from training import core
 from training.callbacks import Evaluate, run_callback, step_of
 from training.sets import read_manifest, read_rows
-from training.workspace import free_target, own_folder
+from training.workspace import free_target
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -67,7 +68,7 @@ def run(ctx: RunContext[SftRecipe]) -> dict[str, Any]:
     ctx.facts({prompt.name: prompt.hash})
     core.prepare(recipe.hardware)
     with core.first_process_first():
-        folder = own_folder(ctx, uid)
+        folder = own_folder(ctx)
     tokens = tokens_of(base)
     parts = {}
     counts = dict(read_manifest(ctx.home, recipe.set).counts)

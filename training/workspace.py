@@ -1,4 +1,4 @@
-"""Where a training run works and what it leaves: its own folder, the checkpoint's name, the finished checkpoint.
+"""What a training run leaves: the checkpoint's name and the finished checkpoint.
 
 A finished checkpoint appears under its name in one rename, so a name never holds half a checkpoint. How a model is
 trained is in the trainers' own modules.
@@ -33,17 +33,6 @@ def free_target(ctx: RunContext[Any], uid: str) -> Path:
             "set name to another one, or move that folder away"
         )
     return target
-
-
-def own_folder(ctx: RunContext[Any], uid: str) -> Path:
-    """The run's folder, emptied if another store's run of the same number left it there."""
-    folder = ctx.home / "runs" / str(ctx.run_id)
-    owner = folder / "run"
-    if not owner.is_file() or owner.read_text(encoding="utf-8") != uid:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        owner.write_text(uid, encoding="utf-8")
-    return folder
 
 
 def save_model(trained: Path, base: Path, folder: Path) -> None:
