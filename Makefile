@@ -4,6 +4,7 @@
 
 PORT ?= 8501
 PYTHON ?= python3
+TEST_WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 # An NVIDIA machine gets the GPU builds; anything else the CPU builds. EXTRA=base leaves torch out.
@@ -27,7 +28,7 @@ app: $(VENV)/.app-$(EXTRA)
 
 test: $(VENV)/.dev-$(EXTRA)
 	@$(BIN)/python -m tests.browser_setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 check: $(VENV)/.dev-$(EXTRA)
 	$(BIN)/ruff check .

@@ -103,6 +103,7 @@ def test_it_resumes_on_the_same_curve(app: App, page: Page) -> None:
     first = app.store.metrics(run_id, ["reward"])["reward"]
     open_page(page, f"{app.url}/runs?run={run_id}")
     page.get_by_role("button", name=re.compile("Resume$")).click()
+    wait_for(lambda: app.store.run(run_id).status != "stopped", 60)
     run = app.wait_for_run(run_id)
     assert (run.attempt, run.done) == (2, STEPS)
     rewards = app.store.metrics(run_id, ["reward"])["reward"]

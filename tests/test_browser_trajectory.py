@@ -43,8 +43,8 @@ def test_a_permalink_restores_chunk_and_rollout_in_a_fresh_browser(
     page.get_by_test_id("stPills").get_by_role("radio").or_(
         page.locator("[class*='st-key-rollouts-'] button")
     ).first.click()
+    page.wait_for_url(re.compile(r"rollout=\d+"))
     settled(page)
-    assert re.search(r"rollout=\d+", query(page))
     text = page.get_by_text(re.compile(r"^Rollout \d+: draw")).inner_text()
     context = browser.new_context()
     other = context.new_page()

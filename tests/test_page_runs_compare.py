@@ -14,7 +14,13 @@ __all__ = ["open_at", "store"]
 
 
 def two_runs(store: Store) -> tuple[int, int]:
-    first = run_to(store, "done", base="tiny", result={"held_out_after": {"single": 0.7}, "steps": 30})
+    first = run_to(
+        store,
+        "done",
+        base="tiny",
+        grpo={"learning_rate": 6e-5},
+        result={"held_out_after": {"single": 0.7}, "steps": 30},
+    )
     second = run_to(store, "done", base="tiny", grpo={"learning_rate": 1e-4}, seed=3, result={"steps": 60})
     for run_id, last in ((first, 0.7), (second, 0.8)):
         store.add_metrics(run_id, [("reward", 1, 0.5), ("reward", 2, last), ("grad_norm", 1, 0.1)])

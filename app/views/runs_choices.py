@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -33,9 +34,9 @@ LIKE = 8
 
 def choices(kind: str) -> dict[str, Mapping[Any, str]]:
     """Options by the path of a field, or by its last word wherever it stands, with what each is called."""
-    store = get_store()
+    store, home = get_store(), get_settings().home
     datasets = {name: name for name in store.datasets()}
-    checkpoints = checkpoint_names()
+    checkpoints = checkpoint_names(home)
     made = {
         run.id: f"Run {run.id} · {kind_title(run.kind)} · {run.done:,} {run.unit} · {ago(run.created_at, run.now)}"
         for run in store.runs(RECENT, kinds=["sample", "import"])
@@ -53,7 +54,7 @@ def choices(kind: str) -> dict[str, Mapping[Any, str]]:
         "prompt": prompts,
         "rule": rules,
         "rules": rules,
-        "set": set_names(FORMS.get(kind)),
+        "set": set_names(home, FORMS.get(kind)),
         "agree_with": judges,
         "judge": judges,
         "tokenizer": checkpoints,
@@ -65,9 +66,8 @@ def choices(kind: str) -> dict[str, Mapping[Any, str]]:
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def checkpoint_names() -> dict[str, str]:
+def checkpoint_names(home: Path) -> dict[str, str]:
     """Checkpoints with what each is for and what it was made from, as their cards say."""
-    home = get_settings().home
     named = {}
     for name in list_checkpoints(home):
         card = read_card(resolve_checkpoint(name, home))
@@ -77,9 +77,9 @@ def checkpoint_names() -> dict[str, str]:
 
 
 @st.cache_data(ttl=5, show_spinner=False)
-def set_names(form: str | None) -> dict[str, str]:
+def set_names(home: Path, form: str | None) -> dict[str, str]:
     """Frozen training sets of the form that a kind of run reads, newest first, with how many rows they train on."""
-    sets = [one for one in list_sets(get_settings().home) if form in (None, one.form)]
+    sets = [one for one in list_sets(home) if form in (None, one.form)]
     return {one.name: " · ".join((one.name, one.form, *_rows(one))) for one in sets}
 
 
