@@ -1,5 +1,5 @@
 # make app    the workbench on http://127.0.0.1:8501 (make app PORT=9000 for another port)
-# make test   the whole suite, a real browser included
+# make test   the suite, a real browser included; make test-slow: the quick laboratory, SmolLM2, several processes
 # make check  style, types, rooms
 
 PORT ?= 8501
@@ -20,7 +20,7 @@ define install
 	  $(UV_INSTALL) --extra-index-url $(TORCH_INDEX) -e '.$(call with_extras,$(1))'
 endef
 
-.PHONY: app test check clean
+.PHONY: app test test-slow check clean
 .DELETE_ON_ERROR:
 
 app: $(VENV)/.app-$(EXTRA)
@@ -28,7 +28,10 @@ app: $(VENV)/.app-$(EXTRA)
 
 test: $(VENV)/.dev-$(EXTRA)
 	@$(BIN)/python -m tests.browser_setup
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow"
+
+test-slow: $(VENV)/.dev-$(EXTRA)
+	$(BIN)/python -m pytest -m slow
 
 check: $(VENV)/.dev-$(EXTRA)
 	$(BIN)/ruff check .
