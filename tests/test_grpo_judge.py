@@ -135,7 +135,7 @@ def poison(checkpoint: Path) -> None:
     import torch
 
     path = checkpoint / "optimizer.pt"
-    state = torch.load(path)
+    state = torch.load(path, weights_only=True)
     for moments in state["state"].values():
         moments["exp_avg_sq"].fill_(-1.0)
     torch.save(state, path)
