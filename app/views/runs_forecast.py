@@ -53,7 +53,7 @@ def _show_memory(memory: MemoryForecast) -> None:
     where = escape_line(memory.where, limit=60)
     need = size(memory.bytes) if memory.bytes < 2**20 else f"about {size(memory.bytes)}"
     st.markdown(
-        f":material/memory: **{need if need.startswith('under') else f'about {need}'}**, {size(memory.free)} of {size(memory.total)} are free ({where})"
+        f":material/memory: **{need}**, {size(memory.free)} of {size(memory.total)} are free ({where})"
     )
     st.caption(
         "; ".join(escape_line(f"{one.what}: {size(one.bytes)}", limit=200) for one in memory.needs)
