@@ -282,11 +282,14 @@ def bench_annotate(policy: Annotated[str, typer.Option(help="Checkpoint by name"
 def bench_grpo(
     base: Annotated[str, typer.Option(help="Checkpoint by name")] = "nano",
     steps: Annotated[int, typer.Option(min=4, help="Optimizer steps of 64 completions")] = 100,
+    least_tokens: Annotated[
+        int, typer.Option(min=0, max=63, help="No completion ends before this many tokens; 0: where it ends")
+    ] = 45,
 ) -> None:
     """A judge's GRPO: time of 100 steps, and the share of it in our callback, rewards and writes."""
     from app.bench.grpo import grpo
 
-    raise typer.Exit(grpo(get_settings(), base, steps, console))
+    raise typer.Exit(grpo(get_settings(), base, steps, least_tokens, console))
 
 
 @bench_app.command("memory")

@@ -1,7 +1,8 @@
 """GRPO on nano: how long steps take, and the share of that in our callback, rewards and writes to the store.
 
 The trainer is the one that a run uses, with a real store; its data are judge prompts over demonstrations of the nano
-world, labelled by arithmetic, so nothing has to be rolled out first. What the judge learns is not looked at.
+world, labelled by arithmetic, so nothing has to be rolled out first. What the judge learns is not looked at: nano's
+rationales are some 20 tokens long, and are made to go on to the length of a larger judge's.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ class Stopwatch:
         return watched
 
 
-def grpo(settings: Settings, base: str, steps: int, console: Console) -> int:
-    """Train ``base`` for ``steps`` optimizer steps of 64 completions; print the shares. Returns an exit code."""
+def grpo(settings: Settings, base: str, steps: int, least_tokens: int, console: Console) -> int:
+    """Train ``base`` for ``steps`` optimizer steps of 64 completions; print the shares. Returns an exit code.
+
+    ``least_tokens``: no completion ends before.
+    """
     from training import core
     from training.grpo_judge import build_trainer
 
@@ -65,6 +69,7 @@ def grpo(settings: Settings, base: str, steps: int, console: Console) -> int:
         core.prepare(recipe.hardware)
         path = resolve_checkpoint(base, settings.home)
         trainer = build_trainer(ctx, path, _examples(recipe.prompt), place.home / "run" / "trainer")
+        trainer.generation_config.min_new_tokens = least_tokens or None
         watch = _watched(trainer)
         start = time.perf_counter()
         trainer.train()
