@@ -91,9 +91,11 @@ def _orphans(db: Connection) -> Iterator[Finding]:
 def _full_text(db: Connection) -> Iterator[Finding]:
     if db.dialect.name != "sqlite":
         return
-    indexed: Any = select(literal_column("id")).select_from(table(f"{FULL_TEXT}_docsize"))
-    for id_ in db.scalars(select(Problem.id).where(Problem.id.not_in(indexed)).limit(EXAMPLES)):
-        yield Finding("full text", f"problems {id_}", "is not in the search index")
+    owners: tuple[Any, ...] = (Problem, Chunk, Judgment, Review)
+    for index, owner in zip(FULL_TEXT, owners, strict=True):
+        indexed: Any = select(literal_column("id")).select_from(table(f"{index}_docsize"))
+        for id_ in db.scalars(select(owner.id).where(owner.id.not_in(indexed)).limit(EXAMPLES)):
+            yield Finding("full text", f"{owner.__tablename__} {id_}", "is not in the search index")
 
 
 def _rejoin(db: Connection) -> Iterator[Finding]:

@@ -33,6 +33,10 @@ class StoreValueError(StoreError):
     """A value that the database cannot hold."""
 
 
+class NotAllowedError(StoreError):
+    """A write that the actor's role does not allow; the message says which role it takes."""
+
+
 class ReviewConflictError(StoreError):
     """A review from a stale card, or one that cannot be taken back."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, case, func, insert, select
 
 from db.labels_store import refresh_caches, votes_query
+from db.opinions import refresh_votes
 from db.rows import JudgeRow, NewJudgment
 from db.session import StoreBase, batches, columns, insert_new, one_at_a_time, rows_of, store_now
 from db.tables import Chunk, Grade, Judge, Judgment
@@ -96,6 +97,7 @@ class JudgesStore(StoreBase):
                 chunks.add(chunk_id)
                 n += 1
             delta.apply(db)
+            refresh_votes(db, chunks)
             trajectories: set[int] = set()
             for batch in batches(chunks):
                 trajectories.update(db.scalars(select(Chunk.trajectory_id).where(Chunk.id.in_(batch))))

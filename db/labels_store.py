@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, case, func, select, update
 
 from db.rows import Label
 from db.session import StoreBase, batches, columns, rows_of, upsert
-from db.tables import Chunk, ChunkLabel, Judgment, Trajectory
+from db.tables import Chunk, ChunkLabel, ChunkVote, Judgment, Trajectory
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop
 
 _FIELDS = [f.name for f in fields(Label)]
@@ -126,15 +126,18 @@ def votes_query(chunk_ids: Sequence[int] | None = None, trajectory_ids: Sequence
 
 def _disagreements(db: Connection, trajectory_ids: Sequence[int]) -> dict[int, int]:
     """{trajectory id: chunks on which some judge's majority contradicts rel-ratio}, where both exist at all."""
-    votes = votes_query(trajectory_ids=trajectory_ids).subquery()
-    against = ((votes.c.positive > votes.c.negative) & (ChunkLabel.rel_ratio == "-")) | (
-        (votes.c.negative > votes.c.positive) & (ChunkLabel.rel_ratio == "+")
+    against = ((ChunkVote.verdict == "positive") & (ChunkLabel.rel_ratio == "-")) | (
+        (ChunkVote.verdict == "negative") & (ChunkLabel.rel_ratio == "+")
     )
     query = (
         select(Chunk.trajectory_id, func.count(case((against, Chunk.id)).distinct()))
-        .join(votes, votes.c.chunk_id == Chunk.id)
+        .join(ChunkVote, ChunkVote.chunk_id == Chunk.id)
         .join(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
-        .where(votes.c.positive != votes.c.negative, ChunkLabel.rel_ratio.is_not(None))
+        .where(
+            Chunk.trajectory_id.in_(trajectory_ids),
+            ChunkVote.verdict.is_not(None),
+            ChunkLabel.rel_ratio.is_not(None),
+        )
         .group_by(Chunk.trajectory_id)
     )
     return {trajectory_id: n for trajectory_id, n in db.execute(query)}

@@ -16,8 +16,8 @@ from db.errors import UPGRADE, StoreOutdatedError, StoreReadOnlyError, store_err
 from db.session import one_at_a_time
 from db.tables import Base
 
-FULL_TEXT = "problem_fts"
-"""The full-text table (SQLite) and, with a suffix, the tables that it keeps for itself."""
+FULL_TEXT = ("problem_fts", "chunk_fts", "rationale_fts", "comment_fts")
+"""The full-text tables (SQLite) and, with a suffix, the tables that they keep for themselves."""
 
 
 def _ours(name: str | None, kind: str, _parent: Any) -> bool:

@@ -7,7 +7,7 @@ author's chain moved on is refused (ReviewConflictError), so nothing is overwrit
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -15,13 +15,16 @@ from typing import Any
 from sqlalchemy import Connection, case, func, insert, select, update
 
 from db.errors import NotFoundError, ReviewConflictError, StoreValueError
-from db.rows import ReviewRow
+from db.opinions import refresh_opinions
+from db.people_store import need, note
+from db.rows import ReviewDetails, ReviewRow
 from db.session import StoreBase, batches, columns, one_at_a_time, rows_of, store_now, upsert
 from db.tables import Chunk, Draft, Review, Trajectory
 from db.totals import Delta, head_of_chain, in_force
 
 VERDICTS = (-1, 0, 1, None)
 KINDS = ("review", "adjudication")
+FLAGS = ("flag", "bad-problem")
 _COLUMNS = columns(ReviewRow, Review)
 
 
@@ -63,26 +66,27 @@ class ReviewsStore(StoreBase):
         *,
         supersedes: int | None = None,
         kind: str = "review",
+        details: ReviewDetails = ReviewDetails(),
     ) -> ReviewRow:
         """Store a review; ``supersedes`` is the head of the actor's chain on this chunk as the card showed it.
 
         The same ``action_id`` again returns the stored row. Raises ReviewConflictError for a stale card,
-        NotFoundError for an unknown chunk, StoreValueError for a verdict other than -1, 0, 1, None.
+        NotFoundError for an unknown chunk, StoreValueError for a verdict other than -1, 0, 1, None or a span that is
+        not in the chunk, NotAllowedError for a reader, and for an adjudication by anybody but an owner.
         """
         _check(verdict, kind, actor)
         with self.write() as db:
-            known = _begin(db, chunk_id, action_id, actor)
-            if known is not None:
-                return known
-            head = _head(db, chunk_id, actor)
-            if (head.id if head else None) != supersedes:
-                raise ReviewConflictError(
-                    f"chunk {chunk_id}: {actor}'s review was changed since this card was drawn; nothing was stored. "
-                    "Look at the chunk again"
-                )
-            row = _append(db, chunk_id, action_id, actor, verdict, comment, kind, supersedes, None, None)
-            _put_draft(db, actor, chunk_id, "")
-            return row
+            return write_review(
+                db,
+                chunk_id,
+                action_id,
+                actor,
+                verdict,
+                comment,
+                supersedes=supersedes,
+                kind=kind,
+                details=details,
+            )
 
     def undo(self, action_id: str, actor: str, chunk_id: int) -> ReviewRow:
         """Take back what the actor says on this chunk: what was said before it is in force again.
@@ -94,6 +98,7 @@ class ReviewsStore(StoreBase):
             known = _begin(db, chunk_id, action_id, actor)
             if known is not None:
                 return known
+            need(db, actor, "annotator", "reviewing")
             head = _head(db, chunk_id, actor)
             said = _said(db, head)
             if head is None or said is None:
@@ -102,7 +107,11 @@ class ReviewsStore(StoreBase):
             verdict, comment, restores = (
                 (before.verdict, before.comment, before.id) if before else (None, "", None)
             )
-            return _append(db, chunk_id, action_id, actor, verdict, comment, "undo", head.id, restores, None)
+            details = _details(before) if before else ReviewDetails(item_id=said.item_id)
+            note(db, actor, "undo", f"chunk {chunk_id}", was=said.verdict)
+            return _append(
+                db, chunk_id, action_id, actor, verdict, comment, "undo", head.id, restores, None, details
+            )
 
     def add_imported_reviews(
         self, trajectory_id: int, rows: Iterable[ImportedReview | dict[str, Any]]
@@ -194,6 +203,58 @@ class ReviewsStore(StoreBase):
             _put_draft(db, actor, chunk_id, text)
 
 
+def write_review(
+    db: Connection,
+    chunk_id: int,
+    action_id: str,
+    actor: str,
+    verdict: int | None,
+    comment: str,
+    *,
+    supersedes: int | None,
+    kind: str = "review",
+    details: ReviewDetails = ReviewDetails(),
+) -> ReviewRow:
+    """``add_review`` inside a transaction that writes more than the review."""
+    known = _begin(db, chunk_id, action_id, actor)
+    if known is not None:
+        return known
+    need(
+        db,
+        actor,
+        "owner" if kind == "adjudication" else "annotator",
+        "adjudicating" if kind == "adjudication" else "reviewing",
+    )
+    _check_details(db, chunk_id, details)
+    head = _head(db, chunk_id, actor)
+    if (head.id if head else None) != supersedes:
+        raise ReviewConflictError(
+            f"chunk {chunk_id}: {actor}'s review was changed since this card was drawn; nothing was stored. "
+            "Look at the chunk again"
+        )
+    row = _append(db, chunk_id, action_id, actor, verdict, comment, kind, supersedes, None, None, details)
+    _put_draft(db, actor, chunk_id, "")
+    note(db, actor, kind, f"chunk {chunk_id}", verdict=verdict)
+    return row
+
+
+def _check_details(db: Connection, chunk_id: int, details: ReviewDetails) -> None:
+    if details.flag is not None and details.flag not in FLAGS:
+        raise StoreValueError(f"a review's flag is one of {', '.join(FLAGS)}, not {details.flag!r}")
+    if (details.span_start, details.span_end) == (None, None):
+        return
+    length = len(db.scalar(select(Chunk.text).where(Chunk.id == chunk_id)) or "")
+    start, end = details.span_start, details.span_end
+    if start is None or end is None or not 0 <= start < end <= length:
+        raise StoreValueError(
+            f"chunk {chunk_id} has {length} characters: [{start}, {end}) is no span of it; nothing was stored"
+        )
+
+
+def _details(row: ReviewRow) -> ReviewDetails:
+    return ReviewDetails(**{field.name: getattr(row, field.name) for field in fields(ReviewDetails)})
+
+
 def _check(verdict: int | None, kind: str, actor: str) -> None:
     if verdict not in VERDICTS or isinstance(verdict, bool):
         raise StoreValueError(f"a review's verdict is 1, 0, -1 or None (cannot tell), not {verdict!r}")
@@ -249,6 +310,7 @@ def _append(
     supersedes: int | None,
     restores: int | None,
     created_at: datetime | None,
+    details: ReviewDetails = ReviewDetails(),
 ) -> ReviewRow:
     reviewed = _is_reviewed(db, chunk_id)
     values = {
@@ -261,9 +323,11 @@ def _append(
         "supersedes": supersedes,
         "restores": restores,
         "created_at": created_at or store_now(db),
+        **details.__dict__,
     }
     row = rows_of(ReviewRow, db.execute(insert(Review).values(values).returning(*_COLUMNS)))[0]
     count_reviewed(db, [(chunk_id, reviewed, _is_reviewed(db, chunk_id))])
+    refresh_opinions(db, [chunk_id])
     return row
 
 

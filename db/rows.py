@@ -298,6 +298,19 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
+class ReviewDetails:
+    """What a review may say beyond verdict and comment, and which item of a queue it answers. See ``tables.Review``."""
+
+    flag: str | None = None
+    span_start: int | None = None
+    span_end: int | None = None
+    correction: str | None = None
+    item_id: int | None = None
+    guideline_id: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class ReviewRow:
     """One row of the append-only chain. ``kind``: review, adjudication or undo. See ``tables.Review``."""
 
@@ -310,6 +323,13 @@ class ReviewRow:
     actor: str
     supersedes: int | None
     restores: int | None
+    flag: str | None
+    span_start: int | None
+    span_end: int | None
+    correction: str | None
+    item_id: int | None
+    guideline_id: int | None
+    seconds: float | None
     created_at: datetime
 
     @property

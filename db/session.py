@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import fields
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, Insert, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,13 +27,23 @@ IN_LIST = 5000
 
 
 class StoreBase:
-    """What every part of the store shares. ``read()`` and ``write()`` give a connection in a transaction."""
+    """What every part of the store shares. ``read()`` and ``write()`` give a connection in a transaction.
+
+    ``viewer``: whose eyes the reads are for; None: a command's or a run's, which see everything.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.name = store_name(engine.url)
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._writer = engine.execution_options(**{WRITE: True})
+        self.viewer: str | None = None
+
+    def seen_by(self, actor: str) -> Self:
+        """The same store for somebody's eyes: reads leave out what a blind queue hides from the actor (db.blind)."""
+        store = copy(self)
+        store.viewer = actor
+        return store
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

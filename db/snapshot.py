@@ -1,7 +1,7 @@
 """Copies of data sets between stores, as one compressed file: everything that belongs to given data sets.
 
 JSON lines in xz: a header, then for each table its columns and one array a row, parents before children. Ids in the
-file are the writing store's; ``load`` gives new ones. Not in it: drafts, the grader's cache, checkpoints, logs.
+file are the writing store's; ``load`` gives new ones. Not in it: queues, people, drafts, the grader's cache, checkpoints, logs.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from db.column_types import TokenIds, UtcDateTime
 from db.errors import SnapshotError
 from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
+from db.opinions import refresh_opinions, refresh_votes
 from db.reviews_store import count_reviewed
 from db.session import StoreBase, batches, insert_new
 from db.tables import Base, Review, TrajectoryText
@@ -129,6 +130,8 @@ class _Loader:
         self.positions: dict[int, int] = {}
         self.owners: dict[int, int] = {}
         self.changed: set[int] = set()
+        self.judged: set[int] = set()
+        self.reviewed: set[int] = set()
 
     def add(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Add one batch of a table's rows."""
@@ -147,6 +150,8 @@ class _Loader:
                 values["name"] = self._judge_name(values)
         new = self._insert(table, [values for _, values in pairs])
         self.loaded.added[name] += len(new)
+        if name == "judgments":
+            self.judged.update(values["chunk_id"] for _, values in pairs)
         known = new
         missing = [values for _, values in pairs if _key(name, values) not in new]
         if missing and name in WITH_CHILDREN:
@@ -162,6 +167,8 @@ class _Loader:
     def finish(self) -> None:
         """Totals and caches of what was added."""
         self.delta.apply(self.db)
+        refresh_votes(self.db, self.judged)
+        refresh_opinions(self.db, self.reviewed)
         refresh_caches(self.db, self.changed)
 
     def _translate(self, table: Table, row: dict[str, Any]) -> dict[str, Any] | None:
@@ -174,7 +181,9 @@ class _Loader:
                 continue
             for foreign in column.foreign_keys:
                 parent = foreign.column.table.name
-                if value is not None and table.name != parent:
+                if parent not in self.ids:
+                    value = None  # queues stay where they were made; what was answered in them does not
+                elif value is not None and table.name != parent:
                     value = self.ids[parent].get(value)
                     if value is None:
                         return None
@@ -257,6 +266,7 @@ class _Loader:
         before = self._is_reviewed(values["chunk_id"])
         ids[old] = self.db.execute(insert(Review).values(values).returning(Review.id)).scalar_one()
         self.loaded.added["reviews"] += 1
+        self.reviewed.add(values["chunk_id"])
         count_reviewed(self.db, [(values["chunk_id"], before, self._is_reviewed(values["chunk_id"]))])
 
     def _is_reviewed(self, chunk_id: int) -> bool:

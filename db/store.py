@@ -3,7 +3,8 @@
     store = open_store("sqlite:///stepwiser.db")
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
-labels_store, judges_store, reviews_store, totals; what pages read: reads_list, reads_trajectory. Not: the schema's version (migrate), copies (snapshot), checks (check).
+labels_store, judges_store, reviews_store, people_store, totals; what pages read: reads_list, reads_trajectory.
+Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from db.connect import BUSY_TIMEOUT_S, connect
 from db.judges_store import JudgesStore
 from db.labels_store import LabelsStore
 from db.migrate import check_current, upgrade
+from db.people_store import PeopleStore
 from db.problems_store import ProblemsStore
 from db.reads_list import ListReads
 from db.reads_trajectory import TrajectoryReads
@@ -30,6 +32,7 @@ class Store(
     LabelsStore,
     JudgesStore,
     ReviewsStore,
+    PeopleStore,
     TotalsStore,
     ListReads,
     TrajectoryReads,

@@ -1,131 +1,15 @@
-"""The tables (SQLAlchemy 2 declarative). What each row means is in the docstring; queries are in the modules of store.py.
-
-Append-only: rollouts, judgments and reviews are never updated or deleted by a page or a run.
-"""
+"""Problems, trajectories with their chunks, prefixes with their rollouts, and the caches of labels and counts."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    CheckConstraint,
-    ForeignKey,
-    Index,
-    MetaData,
-    String,
-    Text,
-    UniqueConstraint,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
 
 from db.column_types import Id, TokenIds, UtcDateTime, utc_now
-
-OUTCOMES = ("correct", "wrong", "unparsed", "truncated", "error")
-RUN_STATUSES = ("queued", "running", "done", "failed", "stopped", "stalled")
-RUN_KINDS = (
-    "sample",
-    "rollout",
-    "judge",
-    "import",
-    "build-set",
-    "segment",
-    "select-solutions",
-    "train-judge",
-    "train-judge-rsft",
-    "train-judge-sft",
-    "train-sft",
-    "train-policy",
-    "evaluate-judge",
-    "evaluate-policy",
-    "search",
-    "loop",
-    "lab",
-)
-
-
-class Base(DeclarativeBase):
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-
-
-class Run(Base):
-    """One piece of long work. ``waiting_for`` says in words why a queued run does not start yet."""
-
-    __tablename__ = "runs"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    uid: Mapped[str] = mapped_column(String(32), unique=True, default=lambda: uuid4().hex)
-    """The same in every store that a snapshot of the run is loaded into (ids differ)."""
-    kind: Mapped[str] = mapped_column(String(32))
-    status: Mapped[str] = mapped_column(String(16), default="queued", index=True)
-    actor: Mapped[str] = mapped_column(String(200))
-    recipe: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """Resolved: every field with the value in force, the seed included."""
-    versions: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
-    prompt_hashes: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
-    done: Mapped[int] = mapped_column(default=0)
-    done_at_start: Mapped[int] = mapped_column(default=0)
-    """``done`` when this attempt began: a rate counts only what this attempt did since ``started_at``."""
-    total: Mapped[int | None]
-    unit: Mapped[str] = mapped_column(String(32), default="")
-    """What done and total count: rollouts, trajectories, judgments, steps."""
-    message: Mapped[str] = mapped_column(Text, default="")
-    waiting_for: Mapped[str] = mapped_column(Text, default="")
-    error: Mapped[str | None] = mapped_column(Text)
-    result: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    """What the run reports at its end: counts, the checkpoint it made, the measured rate."""
-    stop_requested: Mapped[bool] = mapped_column(default=False)
-    attempt: Mapped[int] = mapped_column(default=0)
-    pid: Mapped[int | None]
-    parent_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"), index=True)
-    """The run that made this one as a part of itself (a loop's round); the worker leaves such a run to its parent."""
-    name: Mapped[str | None] = mapped_column(String(200))
-    """Which part of its parent's plan it is."""
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    started_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    __table_args__ = (CheckConstraint(f"status IN {RUN_STATUSES}", name="status"),)
-
-
-class Metric(Base):
-    """One number of a run at one step (reward, tokens_per_s, …)."""
-
-    __tablename__ = "metrics"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
-    name: Mapped[str] = mapped_column(String(120))
-    step: Mapped[int]
-    value: Mapped[float | None]
-    """None: it was not a finite number (SQLite cannot hold NaN)."""
-    at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    __table_args__ = (UniqueConstraint("run_id", "name", "step"),)
-
-
-class RunSample(Base):
-    """A completion that a training run drew at some step, kept so that people can read what is being rewarded."""
-
-    __tablename__ = "run_samples"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
-    step: Mapped[int]
-    idx: Mapped[int]
-    prompt: Mapped[str] = mapped_column(Text)
-    completion: Mapped[str] = mapped_column(Text)
-    label: Mapped[str | None] = mapped_column(Text)
-    """What the completion was compared with: a label, a reference answer, or nothing."""
-    reward: Mapped[float | None]
-    __table_args__ = (UniqueConstraint("run_id", "step", "idx"),)
+from db.tables.base import OUTCOMES, Base
 
 
 class Problem(Base):
@@ -275,6 +159,10 @@ class ChunkLabel(Base):
     rel_effective_conf: Mapped[float | None]
     rel_ratio: Mapped[str | None] = mapped_column(String(1))
     rel_ratio_conf: Mapped[float | None]
+    __table_args__ = (
+        Index("ix_chunk_labels_drop", "drop", "chunk_id"),
+        Index("ix_chunk_labels_rel_ratio_conf", "rel_ratio_conf", "chunk_id"),
+    )
 
 
 class Rollout(Base):
@@ -306,100 +194,12 @@ class RolloutText(Base):
     note: Mapped[str | None] = mapped_column(Text)
 
 
-class Judge(Base):
-    """Something that reads problem, history and chunk and returns a verdict; identified by weights, prompt, sampling."""
-
-    __tablename__ = "judges"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
-    kind: Mapped[str] = mapped_column(String(32))
-    checkpoint: Mapped[str] = mapped_column(Text)
-    checkpoint_hash: Mapped[str] = mapped_column(String(64))
-    prompt_name: Mapped[str] = mapped_column(String(200))
-    prompt_hash: Mapped[str] = mapped_column(String(64))
-    sampling: Mapped[dict[str, Any]] = mapped_column(JSON)
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    __table_args__ = (UniqueConstraint("checkpoint_hash", "prompt_hash", "sampling_digest"),)
-    sampling_digest: Mapped[str] = mapped_column(String(16))
-
-
-class Judgment(Base):
-    """One output of a judge on one chunk. ``verdict`` None: it never boxed one of the two words."""
-
-    __tablename__ = "judgments"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
-    chunk_id: Mapped[int] = mapped_column(ForeignKey("chunks.id"), index=True)
-    draw: Mapped[int]
-    verdict: Mapped[str | None] = mapped_column(String(8))
-    score: Mapped[float | None]
-    """A discriminative judge's probability of ``+``; None for a generative judgment."""
-    rationale: Mapped[str] = mapped_column(Text)
-    n_tokens: Mapped[int]
-    finish_reason: Mapped[str] = mapped_column(String(16))
-    seed: Mapped[int] = mapped_column(BigInteger)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"), index=True)
-    __table_args__ = (
-        UniqueConstraint("judge_id", "chunk_id", "draw"),
-        CheckConstraint("verdict IN ('positive', 'negative')", name="verdict"),
-    )
-
-
-class Review(Base):
-    """What a person said of a chunk. Append-only.
-
-    One chain per person and chunk: a change or an undo is a new row whose ``supersedes`` (unique) is the row it
-    replaces. An undo names in ``restores`` the review that is in force again and repeats its verdict and comment
-    (``restores`` None: nothing is said any more). The row of a chain that nobody supersedes is its head.
-    """
-
-    __tablename__ = "reviews"
-    id: Mapped[int] = mapped_column(Id, primary_key=True)
-    chunk_id: Mapped[int] = mapped_column(ForeignKey("chunks.id"), index=True)
-    action_id: Mapped[str] = mapped_column(String(64), unique=True)
-    kind: Mapped[str] = mapped_column(String(16), default="review")
-    verdict: Mapped[int | None]
-    """1 sound, -1 error, 0 neutral; None: cannot tell (kind review) or taken back (kind undo)."""
-    comment: Mapped[str] = mapped_column(Text, default="")
-    actor: Mapped[str] = mapped_column(String(200))
-    supersedes: Mapped[int | None] = mapped_column(ForeignKey("reviews.id"), unique=True)
-    restores: Mapped[int | None] = mapped_column(ForeignKey("reviews.id"))
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-    __table_args__ = (
-        Index("ix_reviews_actor_id", "actor", "id"),
-        CheckConstraint("verdict IN (-1, 0, 1)", name="verdict"),
-        CheckConstraint("kind IN ('review', 'undo', 'adjudication')", name="kind"),
-    )
-
-
 class Grade(Base):
     """Cache of the grader: (answer text, reference) → correct or wrong. Errors are not kept: they may be retried."""
 
     __tablename__ = "grades"
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     outcome: Mapped[str] = mapped_column(String(16))
-
-
-class Draft(Base):
-    """A half-typed comment, kept so that a reload loses nothing. One per person and chunk."""
-
-    __tablename__ = "drafts"
-    actor: Mapped[str] = mapped_column(String(200), primary_key=True)
-    chunk_id: Mapped[int] = mapped_column(ForeignKey("chunks.id"), primary_key=True)
-    text: Mapped[str] = mapped_column(Text)
-    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
-
-
-class Worker(Base):
-    """Who may start runs: one row, held by the live worker and kept alive by its heartbeat."""
-
-    __tablename__ = "workers"
-    name: Mapped[str] = mapped_column(String(32), primary_key=True)
-    pid: Mapped[int]
-    host: Mapped[str] = mapped_column(String(200))
-    started_at: Mapped[datetime] = mapped_column(UtcDateTime)
-    heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class Total(Base):
