@@ -112,40 +112,33 @@ def entropy_collapse(series: Mapping[str, Series]) -> Alarm | None:
 
 def no_verdict(series: Mapping[str, Series]) -> Alarm | None:
     """Completions that cannot be rewarded for what they say."""
-    share = _last(series, "verdicts/none")
-    if share is None or share < NO_VERDICT:
-        return None
-    return _alarm(
+    return _too_much(
         series,
         "verdicts/none",
-        f"{share:.0%} of completions have no verdict",
+        NO_VERDICT,
+        "{:.0%} of completions have no verdict",
         "Check the prompt, raise grpo.max_tokens, set rewards.format, or begin with a warm_start",
     )
 
 
 def at_token_limit(series: Mapping[str, Series]) -> Alarm | None:
     """Completions cut off before their end."""
-    share = _last(series, "completions/clipped_ratio")
-    if share is None or share < AT_LIMIT:
-        return None
-    return _alarm(
+    return _too_much(
         series,
         "completions/clipped_ratio",
-        f"{share:.0%} of completions hit the token limit",
+        AT_LIMIT,
+        "{:.0%} of completions hit the token limit",
         "Raise grpo.max_tokens, or set rewards.length, in a new run",
     )
 
 
 def sampling_differs(series: Mapping[str, Series]) -> Alarm | None:
     """What generates is not what is trained: stale or un-merged weights in the sampler train silently wrong."""
-    name = "sampling/sampling_logp_difference/mean"
-    difference = _last(series, name)
-    if difference is None or difference < LOGP_DIFFERENCE:
-        return None
-    return _alarm(
+    return _too_much(
         series,
-        name,
-        f"sampling differs from training: sampling_logp_difference is {difference:.2g}",
+        "sampling/sampling_logp_difference/mean",
+        LOGP_DIFFERENCE,
+        "sampling differs from training: sampling_logp_difference is {:.2g}",
         "Set hardware.vllm to off, in a new run: vLLM does not hold the weights that are trained",
     )
 
@@ -158,6 +151,12 @@ RULES: tuple[Callable[[Mapping[str, Series]], Alarm | None], ...] = (
     at_token_limit,
     sampling_differs,
 )
+
+
+def _too_much(series: Mapping[str, Series], curve: str, bar: float, text: str, remedy: str) -> Alarm | None:
+    """An alarm where the curve's last points reach ``bar``; ``text`` with a place for their mean."""
+    now = _last(series, curve)
+    return None if now is None or now < bar else _alarm(series, curve, text.format(now), remedy)
 
 
 def _alarm(series: Mapping[str, Series], curve: str, text: str, remedy: str) -> Alarm:
