@@ -197,10 +197,21 @@ class ReviewsStore(StoreBase):
         with self.read() as db:
             return db.scalar(query) or ""
 
-    def put_draft(self, actor: str, chunk_id: int, text: str) -> None:
-        """Keep a half-typed comment; storing a review empties it."""
+    def draft(self, actor: str, chunk_id: int) -> tuple[str, dict[str, Any]]:
+        """The actor's half-done review of this chunk: the comment, and what else was half done (flag, span, correction)."""
+        query = select(Draft.text, Draft.data).where(Draft.actor == actor, Draft.chunk_id == chunk_id)
+        with self.read() as db:
+            row = db.execute(query).first()
+            return (row.text, row.data or {}) if row else ("", {})
+
+    def put_draft(self, actor: str, chunk_id: int, text: str, data: dict[str, Any] | None = None) -> None:
+        """Keep a half-done review; storing it empties the draft. Raises NotAllowedError for a reader.
+
+        Not on the audit list: nobody else sees a draft.
+        """
         with self.write() as db:
-            _put_draft(db, actor, chunk_id, text)
+            need(db, actor, "annotator", "keeping a draft")
+            _put_draft(db, actor, chunk_id, text, data)
 
 
 def write_review(
@@ -371,7 +382,9 @@ def _history(db: Connection, where: Any) -> list[HistoryRow]:
     return steps
 
 
-def _put_draft(db: Connection, actor: str, chunk_id: int, text: str) -> None:
-    statement = upsert(db, Draft, ["actor", "chunk_id"], ["text", "updated_at"])
-    values = {"actor": actor, "chunk_id": chunk_id, "text": text, "updated_at": store_now(db)}
+def _put_draft(
+    db: Connection, actor: str, chunk_id: int, text: str, data: dict[str, Any] | None = None
+) -> None:
+    statement = upsert(db, Draft, ["actor", "chunk_id"], ["text", "data", "updated_at"])
+    values = {"actor": actor, "chunk_id": chunk_id, "text": text, "data": data, "updated_at": store_now(db)}
     db.execute(statement, [values])
