@@ -41,6 +41,10 @@ class ReviewConflictError(StoreError):
     """A review from a stale card, or one that cannot be taken back."""
 
 
+class QueueStateError(StoreError):
+    """A queue that is closed, or an item that is not the actor's to answer."""
+
+
 class RunStateError(StoreError):
     """A run that is not in a state in which it can be stopped, resumed or finished."""
 

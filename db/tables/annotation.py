@@ -40,6 +40,8 @@ class Queue(Base):
     """Its members see neither values, verdicts, rationales nor others' reviews of a solution that has items left."""
     reviews_per_item: Mapped[int]
     n_items: Mapped[int]
+    n_settled: Mapped[int] = mapped_column(default=0)
+    """Cache: items that are settled."""
     actor: Mapped[str] = mapped_column(String(200))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
     closed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -64,9 +66,13 @@ class QueueItem(Base):
     known: Mapped[int | None]
     n_done: Mapped[int]
     """Cache: assignments of it that are done."""
+    settled: Mapped[bool] = mapped_column(default=False)
+    """Cache: it has as many answers as its queue asks for. Never true of a quality-control item."""
     __table_args__ = (
         UniqueConstraint("queue_id", "position"),
         UniqueConstraint("queue_id", "trajectory_id", "chunk_id"),
+        # The next item is the first of a queue's unsettled ones: however much of it is done, nothing is walked over.
+        Index("ix_queue_items_next", "queue_id", "settled", "position"),
     )
 
 
@@ -77,6 +83,10 @@ class QueueMember(Base):
     queue_id: Mapped[int] = mapped_column(ForeignKey("queues.id"), primary_key=True)
     actor: Mapped[str] = mapped_column(String(200), primary_key=True, index=True)
     joined_at: Mapped[datetime] = mapped_column(UtcDateTime, default=utc_now)
+    position: Mapped[int] = mapped_column(default=-1)
+    """The furthest item that was handed out: the search for the next one begins behind it."""
+    n_done: Mapped[int] = mapped_column(default=0)
+    """Cache: items that the member answered."""
 
 
 class Assignment(Base):
@@ -92,6 +102,8 @@ class Assignment(Base):
     closed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     seconds: Mapped[float | None]
     """From its appearance to the answer."""
+    right: Mapped[bool | None]
+    """Whether the answer to a quality-control item was the known one."""
     __table_args__ = (
         UniqueConstraint("item_id", "actor"),
         Index("ix_assignments_actor_status", "actor", "status", "item_id"),

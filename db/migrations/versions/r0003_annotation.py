@@ -47,6 +47,7 @@ def upgrade() -> None:
     sa.Column('blind', sa.Boolean(), nullable=False),
     sa.Column('reviews_per_item', sa.Integer(), nullable=False),
     sa.Column('n_items', sa.Integer(), nullable=False),
+    sa.Column('n_settled', sa.Integer(), nullable=False),
     sa.Column('actor', sa.String(length=200), nullable=False),
     sa.Column('created_at', sa.DateTime(timezone=True), nullable=False),
     sa.Column('closed_at', sa.DateTime(timezone=True), nullable=True),
@@ -80,6 +81,8 @@ def upgrade() -> None:
     sa.Column('queue_id', ID, nullable=False),
     sa.Column('actor', sa.String(length=200), nullable=False),
     sa.Column('joined_at', sa.DateTime(timezone=True), nullable=False),
+    sa.Column('position', sa.Integer(), nullable=False),
+    sa.Column('n_done', sa.Integer(), nullable=False),
     sa.ForeignKeyConstraint(['queue_id'], ['queues.id'], name=op.f('fk_queue_members_queue_id')),
     sa.PrimaryKeyConstraint('queue_id', 'actor', name=op.f('pk_queue_members'))
     )
@@ -121,6 +124,7 @@ def upgrade() -> None:
     sa.Column('chunk_id', ID, nullable=True),
     sa.Column('known', sa.Integer(), nullable=True),
     sa.Column('n_done', sa.Integer(), nullable=False),
+    sa.Column('settled', sa.Boolean(), nullable=False),
     sa.ForeignKeyConstraint(['chunk_id'], ['chunks.id'], name=op.f('fk_queue_items_chunk_id')),
     sa.ForeignKeyConstraint(['queue_id'], ['queues.id'], name=op.f('fk_queue_items_queue_id')),
     sa.ForeignKeyConstraint(['trajectory_id'], ['trajectories.id'], name=op.f('fk_queue_items_trajectory_id')),
@@ -128,6 +132,7 @@ def upgrade() -> None:
     sa.UniqueConstraint('queue_id', 'position', name=op.f('uq_queue_items_queue_id_position')),
     sa.UniqueConstraint('queue_id', 'trajectory_id', 'chunk_id', name=op.f('uq_queue_items_queue_id_trajectory_id_chunk_id'))
     )
+    op.create_index('ix_queue_items_next', 'queue_items', ['queue_id', 'settled', 'position'])
     op.create_index(op.f('ix_queue_items_chunk_id'), 'queue_items', ['chunk_id'])
     op.create_index(op.f('ix_queue_items_trajectory_id'), 'queue_items', ['trajectory_id'])
 
@@ -140,6 +145,7 @@ def upgrade() -> None:
     sa.Column('seen_at', sa.DateTime(timezone=True), nullable=False),
     sa.Column('closed_at', sa.DateTime(timezone=True), nullable=True),
     sa.Column('seconds', sa.Double(), nullable=True),
+    sa.Column('right', sa.Boolean(), nullable=True),
     sa.CheckConstraint("status IN ('open', 'done', 'skipped')", name=op.f('ck_assignments_status')),
     sa.ForeignKeyConstraint(['item_id'], ['queue_items.id'], name=op.f('fk_assignments_item_id')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_assignments')),
