@@ -1,0 +1,55 @@
+"""Full-text search: which texts have an index, and the ids of the rows whose text holds every word.
+
+SQLite: indexes of trigrams, so that parts of words and Chinese are found; a word of one or two characters, and every
+word on PostgreSQL, is looked for in the texts. Not: what is searched for where (chunk_filter, reads_list).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, literal_column, select, table
+
+from db.tables import Chunk, Judgment, Problem, Review
+
+TRIGRAM = 3
+TEXTS: dict[Any, tuple[str, Any]] = {
+    Problem: ("problem_fts", Problem.text),
+    Chunk: ("chunk_fts", Chunk.text),
+    Judgment: ("rationale_fts", Judgment.rationale),
+    Review: ("comment_fts", Review.comment),
+}
+"""What has a full-text index: its name, and the column that it reads."""
+
+
+def search_words(search: str) -> list[str]:
+    """The words of a search: parted by white space, NUL left out."""
+    return search.replace("\0", " ").split()
+
+
+def has_words(column: Any, words: Sequence[str]) -> Any:
+    """Condition: the text holds every word, in any case."""
+    return and_(*(column.icontains(word, autoescape=True) for word in words))
+
+
+def indexed_words(db: Connection, words: Sequence[str]) -> list[str]:
+    """Those of the words that a full-text index can find: of three characters or more, where there is an index."""
+    return [word for word in words if len(word) >= TRIGRAM] if db.dialect.name == "sqlite" else []
+
+
+def index_query(index: str, words: Sequence[str]) -> Select[Any]:
+    """Ids in a full-text index of the texts that hold every word, ascending; the words are taken literally."""
+    quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
+    rows: Any = select(literal_column("rowid").label("id")).select_from(table(index))
+    return rows.where(literal_column(index).op("MATCH")(quoted))
+
+
+def text_query(db: Connection, search: str, model: Any) -> Select[Any]:
+    """Ids of a table's rows (Problem, Chunk, Judgment, Review) whose text holds every word of ``search``."""
+    index, column = TEXTS[model]
+    words = search_words(search)
+    by_index = indexed_words(db, words)
+    read = [word for word in words if word not in by_index]
+    query = select(model.id).where(has_words(column, read)) if read else select(model.id)
+    return query.where(model.id.in_(index_query(index, by_index))) if by_index else query
