@@ -54,8 +54,11 @@ def words(app: AppTest) -> str:
     return "\n".join(str(e.value) for e in (*app.markdown, *app.caption, *app.error, *app.warning))
 
 
+VERDICT_KEYS = {"1": "verdict-error-", "2": "verdict-neutral-", "3": "verdict-sound-"}
+
+
 def verdict_button(app: AppTest, key: str):  # type: ignore[no-untyped-def]
-    return next(b for b in app.button if b.key and b.key.startswith("verdict-") and b.key.endswith(f"-{key}"))
+    return next(b for b in app.button if b.key and b.key.startswith(VERDICT_KEYS[key]))
 
 
 def test_without_a_chunk_the_biggest_drop_is_selected(

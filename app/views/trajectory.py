@@ -268,7 +268,7 @@ def _detail(shown: Shown) -> None:
             _step("Next chunk", "J", "keyboard_arrow_down", view, idx + 1)
     with st.container(key="selected-text"):
         show_text(chunk.text, raw=shown.raw)
-    review_card(chunk.id, idx, given)
+    review_card(chunk.id, idx, given, chunk.text)
     st.markdown("##### Judges", anchors=False)
     show_judges(store.judgments_of(chunk.id), given, trajectory_id=view.id, raw=shown.raw)
     st.markdown("##### Rollouts after this chunk", anchors=False)

@@ -27,27 +27,25 @@ function widget(target) {
   return document.querySelector(`.st-key-${CSS.escape(target)}`);
 }
 
+// Puts the cursor at the end of a text field; false where the widget has none.
+function focusField(target) {
+  const field = widget(target)?.querySelector("textarea, input:not([type=checkbox])");
+  if (!field) return false;
+  field.focus();
+  field.setSelectionRange?.(field.value.length, field.value.length);
+  return true;
+}
+
 function act(set, action) {
   const now = performance.now();
   if (action.once) {
     if (now - set.since < SETTLE_MS || now - set.used < PATIENCE_MS) return;
   }
-  const box = widget(action.target);
-  const field = box?.querySelector("textarea, input:not([type=checkbox])");
-  if (field) {
-    field.focus();
-    field.setSelectionRange?.(field.value.length, field.value.length);
-    return;
-  }
-  const own = box?.querySelector("[data-testid=stBidiComponentRegular], .stBidiComponent");
-  const button = box?.querySelector("button, a[href], input[type=checkbox]") ?? (own ? focusable(own) : null);
+  if (focusField(action.target)) return;
+  const button = widget(action.target)?.querySelector("button, a[href], input[type=checkbox]");
   if (!button || button.disabled) return;
   if (action.once) set.used = now;
   button.click();
-}
-
-function focusable(host) {
-  return host.shadowRoot?.querySelector("button");
 }
 
 function onKey(event) {
@@ -82,6 +80,7 @@ function bind(data, host) {
     since: same ? before.since : performance.now(),
     used: same ? before.used : -Infinity,
   });
+  if (data.focus) requestAnimationFrame(() => focusField(data.focus));
   return () => {
     if (keys.sets.get(data.set)?.host === host) keys.sets.delete(data.set);
   };

@@ -104,12 +104,18 @@ def key_hint(action: str, keys: Mapping[str, str] | None = None) -> str:
 
 
 def press_keys(
-    targets: Mapping[str, str], *, key: str, card: str = "", keys: Mapping[str, str] | None = None
+    targets: Mapping[str, str],
+    *,
+    key: str,
+    card: str = "",
+    keys: Mapping[str, str] | None = None,
+    focus: str = "",
 ) -> None:
     """Let each action's key press (or, for a text field, focus) the widget whose key is ``targets[action]``.
 
-    ``card`` names what is on screen: an action that answers it acts once until another card is there. Call it after
-    the widgets that it presses: until it is drawn, the keys are still those of what stood there before.
+    ``card`` names what is on screen: an action that answers it acts once until another card is there. ``focus``: a
+    text field that just appeared and gets the cursor. Call it after the widgets that it presses: until it is drawn,
+    the keys are still those of what stood there before.
     """
     bound = keys or bindings()
     _PRESSES(
@@ -117,6 +123,7 @@ def press_keys(
         data={
             "set": key,
             "card": card,
+            "focus": focus,
             "actions": [
                 {"key": bound[name], "target": target, "once": ACTIONS[name].once}
                 for name, target in targets.items()

@@ -1,32 +1,29 @@
-"""The review of one chunk: verdict by key, comment with a kept draft, history, undo.
+"""The review of one chunk on its trajectory's page: what is in force and why, the form, undo, change, history.
 
-Every card on screen has an action id, made when the card is drawn and good for one review: a second press, a held key
-or a press that arrives after the chunk has changed is refused here and by the store. All writes happen in callbacks.
+Every card on screen has an action id, good for one review (card.py). All writes happen in callbacks. Not here: the
+form itself (review_form.py); items of a queue (views/queue_item.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import streamlit as st
 
 from app.widgets.access import actor, get_store
+from app.widgets.card import action_id, fresh, say, show_message, used
 from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.chrome import reviewing_as
-from app.widgets.safe_text import escape_line, show_text
+from app.widgets.keys import bindings, key_hint, press_keys
+from app.widgets.review_form import VERDICTS, Card, ask, focus_wanted, given, keep_draft
+from app.widgets.safe_text import code, escape_line, show_text
 from app.widgets.when import ago, stamp
 from db.errors import StoreError
 from db.reviews_store import HistoryRow
 from db.rows import ReviewRow
 from engine.labels import Label, effective_label
 
-VERDICTS: tuple[tuple[int | None, str, str, str], ...] = (
-    (-1, "−1 error", "1", ":material/do_not_disturb_on:"),
-    (0, "0 neutral", "2", ":material/radio_button_unchecked:"),
-    (1, "+1 sound", "3", ":material/add_circle:"),
-    (None, "cannot tell", "4", ":material/help:"),
-)
 _SOURCES = {
     "adjudication": "decided by adjudication",
     "review": "from review",
@@ -35,9 +32,6 @@ _SOURCES = {
     "rule": "from rel-ratio, nobody reviewed it",
     "none": "value unknown, nobody reviewed it",
 }
-_CARD = "review_card"
-_LAST = "review_last_action"
-_MESSAGE = "review_message"
 _STORED = "review_stored"
 _CHANGING = "review_changing"
 
@@ -56,77 +50,91 @@ def in_force(history: Sequence[HistoryRow], rule_label: Label | None) -> tuple[L
     return label, _SOURCES[source]
 
 
-def _action_id(chunk_id: int) -> str:
-    """The id of the card on screen: a new one whenever another chunk is shown or the last one was used."""
-    card = st.session_state.get(_CARD)
-    if card is None or card[0] != chunk_id:
-        card = st.session_state[_CARD] = (chunk_id, uuid4().hex)
-    return card[1]
+@st.fragment
+def review_card(
+    chunk_id: int, chunk_idx: int, rule_label: Label | None, text: str, *, blind: bool = False
+) -> None:
+    """The card of a chunk with this ``text``; it reads the history itself, so that it can be redrawn alone.
+
+    ``blind``: a queue hides what others say of the chunk, and so what is in force, from this reader.
+    """
+    if st.session_state.pop(_STORED, False):
+        st.rerun()  # the list of chunks shows reviews too
+    history = get_store().history(chunk_id)
+    me, keys = actor(), bindings()
+    head = next((step.review.id for step in reversed(history) if step.review.actor == me), None)
+    mine = next((row for row in said(history) if row.actor == me), None)
+    label, source = in_force(history, rule_label)
+    with st.container(border=True, gap="xsmall", key="review-card"):
+        effective = "" if blind else f": effective {label_chip(label)} :small[{source}]"
+        st.markdown(f"**Review** of chunk {chunk_idx}{effective}")
+        show_message()
+        card = Card(chunk_id, action_id(chunk_id), chunk_id, text, mine)
+        if mine is not None and st.session_state.get(_CHANGING) != chunk_id:
+            targets = _answered(replace(card, mine=None), mine, keys)
+        else:
+            targets = _ask(card, head, keys)
+        if history:
+            _show_history(history, text)
+        reviewing_as()
+        press_keys(targets, key="review-keys", card=card.action_id, keys=keys, focus=focus_wanted())
 
 
-def _submit(chunk_id: int, action_id: str, verdict: int | None, supersedes: int | None) -> None:
+def _ask(card: Card, head: int | None, keys: Mapping[str, str]) -> dict[str, str]:
+    """The form; when a review is to be changed, also a way to leave it as it is."""
+
+    def submit(card: Card, verdict: int | None) -> None:
+        _submit(card, verdict, head)
+
+    targets = ask(card, VERDICTS, submit, keys)
+    if card.mine is not None:
+        targets["change"] = f"keep-{card.action_id}"
+        st.button(
+            f"Keep it as it is {key_hint('change', keys)}",
+            key=targets["change"],
+            type="tertiary",
+            on_click=_change,
+            args=(None,),
+        )
+    return targets
+
+
+def _submit(card: Card, verdict: int | None, supersedes: int | None) -> None:
     """Callback: store one review for the card it was drawn with."""
-    if not _fresh(chunk_id, action_id):
+    if not fresh(card.what, card.action_id):
         return
-    comment = st.session_state.get(_comment_key(action_id), "").strip()
+    comment, details = given(card)
     try:
         get_store().add_review(
-            chunk_id=chunk_id,
-            action_id=action_id,
+            chunk_id=card.chunk_id,
+            action_id=card.action_id,
             actor=actor(),
             verdict=verdict,
             comment=comment,
             supersedes=supersedes,
+            details=details,
         )
     except StoreError as error:
-        _keep_draft(chunk_id, action_id)
-        st.session_state[_MESSAGE] = f"Nothing was stored: {error}"
-    _used(action_id)
+        keep_draft(card)
+        say(f"Nothing was stored: {error}")
+    _done(card)
 
 
-def _undo(chunk_id: int, action_id: str) -> None:
+def _undo(card: Card) -> None:
     """Callback: take back one's last review of the card's chunk."""
-    if not _fresh(chunk_id, action_id):
+    if not fresh(card.what, card.action_id):
         return
     try:
-        get_store().undo(action_id=action_id, actor=actor(), chunk_id=chunk_id)
+        get_store().undo(action_id=card.action_id, actor=actor(), chunk_id=card.chunk_id)
     except StoreError as error:
-        st.session_state[_MESSAGE] = f"Nothing was taken back: {error}"
-    _used(action_id)
+        say(f"Nothing was taken back: {error}")
+    _done(card)
 
 
-def _fresh(chunk_id: int, action_id: str) -> bool:
-    """Whether the press belongs to the card on screen. A repeated press of the last card is ignored in silence."""
-    if st.session_state.get(_CARD) == (chunk_id, action_id):
-        return True
-    if st.session_state.get(_LAST) != action_id:
-        st.session_state[_MESSAGE] = (
-            "That key was pressed for another card; nothing was stored. Press it again."
-        )
-    return False
-
-
-def _used(action_id: str) -> None:
-    """The card is done with: the next drawing makes a new one, whose comment starts from the stored draft."""
-    st.session_state[_LAST] = action_id
-    st.session_state[_CARD] = None
+def _done(card: Card) -> None:
+    used(card.action_id)
     st.session_state[_CHANGING] = None
     st.session_state[_STORED] = True
-
-
-def _comment_key(action_id: str) -> str:
-    return f"comment-{action_id}"
-
-
-def _keep_draft(chunk_id: int, action_id: str) -> None:
-    """Callback: keep the half-typed comment where a reload finds it; not that of a card already answered."""
-    text = st.session_state.get(_comment_key(action_id))
-    if text is None or st.session_state.get(_CARD) != (chunk_id, action_id):
-        return
-    try:
-        get_store().put_draft(actor=actor(), chunk_id=chunk_id, text=text)
-    except StoreError as error:
-        st.session_state[_MESSAGE] = f"The draft could not be kept: {error}"
 
 
 def _change(chunk_id: int | None) -> None:
@@ -134,84 +142,28 @@ def _change(chunk_id: int | None) -> None:
     st.session_state[_CHANGING] = chunk_id
 
 
-@st.fragment
-def review_card(chunk_id: int, chunk_idx: int, rule_label: Label | None) -> None:
-    """The card; reads the chunk's history itself, so that it can be redrawn without the page around it."""
-    if st.session_state.pop(_STORED, False):
-        st.rerun()  # the list of chunks shows reviews too
-    history = get_store().history(chunk_id)
-    me = actor()
-    head = next((step.review.id for step in reversed(history) if step.review.actor == me), None)
-    mine = next((row for row in said(history) if row.actor == me), None)
-    label, source = in_force(history, rule_label)
-    with st.container(border=True, gap="xsmall", key="review-card"):
-        st.markdown(f"**Review** of chunk {chunk_idx}: effective {label_chip(label)} :small[{source}]")
-        if message := st.session_state.pop(_MESSAGE, None):
-            st.warning(escape_line(message, limit=400), icon=":material/block:")
-        if mine is not None and st.session_state.get(_CHANGING) != chunk_id:
-            _answered(chunk_id, mine)
-        else:
-            _ask(chunk_id, head, mine)
-        if history:
-            _show_history(history)
-        reviewing_as()
-
-
-def _ask(chunk_id: int, head: int | None, mine: ReviewRow | None) -> None:
-    """Verdict buttons and comment; ``mine``: what one says now, when it is to be changed."""
-    action_id = _action_id(chunk_id)
-    with st.container(horizontal=True, gap="xsmall"):
-        for verdict, words, key, icon in VERDICTS:
-            st.button(
-                words,
-                key=f"verdict-{action_id}-{key}",
-                icon=icon,
-                shortcut=key,
-                on_click=_submit,
-                args=(chunk_id, action_id, verdict, head),
-            )
-        if mine is not None:
-            st.button(
-                "Keep", key=f"keep-{action_id}", type="tertiary", shortcut="E", on_click=_change, args=(None,)
-            )
-    comment = _comment_key(action_id)
-    if comment not in st.session_state:
-        st.session_state[comment] = get_store().get_draft(actor(), chunk_id) or (mine.comment if mine else "")
-    st.text_area(
-        "Comment",
-        key=comment,
-        placeholder="Why (optional). Stored with the verdict; a draft is kept until then.",
-        height=68,
-        max_chars=4000,
-        on_change=_keep_draft,
-        args=(chunk_id, action_id),
-        label_visibility="collapsed",
-    )
-
-
-def _answered(chunk_id: int, mine: ReviewRow) -> None:
-    action_id = _action_id(chunk_id)
+def _answered(card: Card, mine: ReviewRow, keys: Mapping[str, str]) -> dict[str, str]:
+    targets = {"undo": f"undo-{card.action_id}", "change": f"change-{card.action_id}"}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f"You said {review_chip(mine.verdict)} {ago(mine.created_at)}")
         st.button(
-            "Undo",
-            key=f"undo-{action_id}",
+            f"Undo {key_hint('undo', keys)}",
+            key=targets["undo"],
             icon=":material/undo:",
-            shortcut="U",
             on_click=_undo,
-            args=(chunk_id, action_id),
+            args=(card,),
         )
         st.button(
-            "Change",
-            key=f"change-{action_id}",
+            f"Change {key_hint('change', keys)}",
+            key=targets["change"],
             icon=":material/edit:",
-            shortcut="E",
             on_click=_change,
-            args=(chunk_id,),
+            args=(card.chunk_id,),
         )
+    return targets
 
 
-def _show_history(history: Sequence[HistoryRow]) -> None:
+def _show_history(history: Sequence[HistoryRow], text: str) -> None:
     """Who, when, from → to, why; the newest first."""
     st.caption("History")
     for step in reversed(history):
@@ -222,8 +174,24 @@ def _show_history(history: Sequence[HistoryRow]) -> None:
                 f":small[**{escape_line(row.actor, limit=40)}**{does} {_state(step.before)} → {_state(row)} "
                 f":gray[{stamp(row.created_at)}]]"
             )
-            if row.comment and row.kind != "undo":
-                show_text(row.comment)
+            if row.kind != "undo":
+                show_reasons(row, text)
+
+
+def show_reasons(row: ReviewRow, text: str) -> None:
+    """What a review says beyond its verdict: flag, the error's place in the chunk's ``text``, comment, correction."""
+    signs = []
+    if row.flag:
+        signs.append(chip("orange", "flag", "bad problem" if row.flag == "bad-problem" else "flagged"))
+    if row.span_start is not None:
+        signs.append(f":small[error: {code(text[row.span_start : row.span_end], 80)}]")
+    if signs:
+        st.markdown(" ".join(signs))
+    if row.comment:
+        show_text(row.comment)
+    if row.correction:
+        st.caption("It should have said:")
+        show_text(row.correction)
 
 
 def _state(row: ReviewRow | None) -> str:
