@@ -75,7 +75,7 @@ def review_card(
         else:
             targets = _ask(card, head, keys)
         if history:
-            _show_history(history, text)
+            show_history(history, text)
         reviewing_as()
         press_keys(targets, key="review-keys", card=card.action_id, keys=keys, focus=focus_wanted())
 
@@ -163,7 +163,7 @@ def _answered(card: Card, mine: ReviewRow, keys: Mapping[str, str]) -> dict[str,
     return targets
 
 
-def _show_history(history: Sequence[HistoryRow], text: str) -> None:
+def show_history(history: Sequence[HistoryRow], text: str) -> None:
     """Who, when, from → to, why; the newest first."""
     st.caption("History")
     for step in reversed(history):
