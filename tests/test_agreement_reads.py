@@ -107,7 +107,7 @@ def test_judges_runs_rules_and_people_on_the_same_chunks(store: Store) -> None:
 
 
 def test_a_queue_counts_what_was_answered_in_it_without_its_known_items(store: Store) -> None:
-    trajectory, chunks = add_trajectory(store, add_problem(store), steps=4)
+    _, chunks = add_trajectory(store, add_problem(store), steps=4)
     queue = store.make_queue(
         NewQueue("q", chunk_ids=chunks[:2], known={chunks[3]: 1}, known_rate=0.4, reviews_per_item=2), "ada"
     )
