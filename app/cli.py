@@ -13,6 +13,7 @@ from rich.text import Text
 
 from app import segmenter
 from app.lab_commands import lab_app
+from app.people_commands import people_app
 from app.set_commands import set_app
 from app.settings import get_settings
 from app.smollm2 import smollm2_app
@@ -30,6 +31,7 @@ for name, group in (("db", db_app), ("sample", sample_app), ("nano", nano_app), 
     app.add_typer(group, name=name)
 app.add_typer(set_app, name="set")
 app.add_typer(lab_app, name="lab")
+app.add_typer(people_app, name="people")
 
 console = Console(highlight=False)
 Set = Annotated[list[str] | None, typer.Option("--set", help="Set a field: --set draws.temperature=0.7")]
@@ -127,7 +129,7 @@ def stop(run_id: int) -> None:
     """Ask a run to stop after the batch in hand; a queued run is taken off the queue."""
     from app.store import open_store
 
-    open_store().request_stop(run_id)
+    open_store().request_stop(run_id, actor=get_settings().actor)
     console.print(f"run {run_id} was asked to stop")
 
 
@@ -140,7 +142,7 @@ def resume(run_id: int, detach: bool = False) -> None:
     settings = get_settings()
     store = open_store(settings)
     store.mark_stalled(settings.stalled_after_s)
-    store.resume_run(run_id)
+    store.resume_run(run_id, actor=settings.actor)
     console.print(f"run {run_id} is queued again")
     if not detach:
         raise typer.Exit(follow(store, settings, run_id, console))

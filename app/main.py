@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.widgets.access import signed_in, signing_in
+from app.widgets.keys import key_sheet
 from app.widgets.safe_text import escape_line
 from db.errors import StoreError
 
@@ -39,6 +40,7 @@ page = st.navigation(
         st.Page("views/runs.py", title="Runs", icon=":material/play_circle:", url_path="runs"),
         st.Page("views/data.py", title="Data", icon=":material/dataset:", url_path="data"),
         st.Page("views/rewards.py", title="Rewards", icon=":material/bar_chart:", url_path="rewards"),
+        st.Page("views/people.py", title="People", icon=":material/group:", url_path="people"),
     ],
     position="top",
 )
@@ -46,3 +48,4 @@ try:
     page.run()
 except StoreError as error:
     st.error(escape_line(f"The store cannot be used: {error}", limit=600), icon=":material/database_off:")
+key_sheet()

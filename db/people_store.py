@@ -7,7 +7,8 @@ role was set. Anybody who signed in and has no role is a reader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from db.errors import NotAllowedError, StoreValueError
 from db.session import StoreBase, columns, one_at_a_time, rows_of, store_now, upsert
-from db.tables import AuditEntry, KeyBinding, Person
+from db.tables import AuditEntry, Chunk, KeyBinding, Person
 from db.tables.people import ROLES
 
 ISSUER = " @ "
@@ -33,7 +34,7 @@ class PersonRow:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One write by a person."""
+    """One write by a person. ``place``: (trajectory id, index) where the target is a chunk."""
 
     id: int
     at: datetime
@@ -41,6 +42,7 @@ class AuditRow:
     action: str
     target: str
     detail: dict[str, Any]
+    place: tuple[int, int] | None = None
 
 
 def role_of(db: Connection, actor: str) -> str:
@@ -101,14 +103,23 @@ class PeopleStore(StoreBase):
     def audit(
         self, *, before: int | None = None, actor: str | None = None, limit: int = 50
     ) -> list[AuditRow]:
-        """Writes by people, newest first; ``before``: only rows with a smaller id (the next page)."""
-        query = select(*columns(AuditRow, AuditEntry)).order_by(AuditEntry.id.desc()).limit(limit)
+        """Writes by people, newest first; ``before``: only rows with a smaller id (the next page).
+
+        Whoever is not an owner sees their own only; what a blind queue hides from the viewer is left out.
+        """
+        chosen = [AuditEntry.id, AuditEntry.at, AuditEntry.actor]
+        chosen += [AuditEntry.action, AuditEntry.target, AuditEntry.detail]
+        query = select(*chosen).order_by(AuditEntry.id.desc()).limit(limit)
         if before is not None:
             query = query.where(AuditEntry.id < before)
-        if actor is not None:
-            query = query.where(AuditEntry.actor == actor)
         with self.read() as db:
-            return rows_of(AuditRow, db.execute(query))
+            if self.viewer is not None and role_of(db, self.viewer) != "owner":
+                query = query.where(AuditEntry.actor == self.viewer)
+            if actor is not None:
+                query = query.where(AuditEntry.actor == actor)
+            rows = rows_of(AuditRow, db.execute(query))
+            places = _places(db, rows)
+            return [replace(row, place=places.get(row.target)) for row in rows]
 
     def key_bindings(self, actor: str) -> dict[str, str]:
         """{action: key} that the actor chose instead of the usual ones."""
@@ -117,11 +128,23 @@ class PeopleStore(StoreBase):
             return {action: key for action, key in db.execute(query)}
 
     def set_key_bindings(self, actor: str, keys: dict[str, str]) -> None:
-        """Replace the actor's own keys; empty: the usual ones. Raises StoreValueError if one key has two actions."""
+        """Replace the actor's own keys; empty: the usual ones. Raises StoreValueError if one key has two actions,
+        NotAllowedError for a reader."""
         if len(set(keys.values())) < len(keys):
             raise StoreValueError("every action needs a key of its own; nothing was stored")
         with self.write() as db:
+            need(db, actor, "annotator", "choosing keys")
+            note(db, actor, "choose keys", f"person {actor}"[:200], keys=keys)
             db.execute(delete(KeyBinding).where(KeyBinding.actor == actor))
             if keys:
                 rows = [{"actor": actor, "action": action, "key": key} for action, key in keys.items()]
                 db.execute(insert(KeyBinding), rows)
+
+
+def _places(db: Connection, rows: Iterable[AuditRow]) -> dict[str, tuple[int, int]]:
+    """{target: (trajectory id, index)} of the targets that are chunks."""
+    ids = {
+        int(row.target[6:]) for row in rows if row.target.startswith("chunk ") and row.target[6:].isdecimal()
+    }
+    query = select(Chunk.id, Chunk.trajectory_id, Chunk.idx).where(Chunk.id.in_(ids))
+    return {f"chunk {id_}": (trajectory, idx) for id_, trajectory, idx in db.execute(query)} if ids else {}

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, case, func, insert, select, update
 from db.errors import NotFoundError, ReviewConflictError, StoreValueError
 from db.opinions import refresh_opinions
 from db.people_store import need, note
+from db.queue_views import place_of, reopen_if_unanswered
 from db.rows import ReviewDetails, ReviewRow
 from db.session import StoreBase, batches, columns, one_at_a_time, rows_of, store_now, upsert
 from db.tables import Chunk, Draft, Review, Trajectory
@@ -74,7 +75,6 @@ class ReviewsStore(StoreBase):
         NotFoundError for an unknown chunk, StoreValueError for a verdict other than -1, 0, 1, None or a span that is
         not in the chunk, NotAllowedError for a reader, and for an adjudication by anybody but an owner.
         """
-        _check(verdict, kind, actor)
         with self.write() as db:
             return write_review(
                 db,
@@ -95,23 +95,14 @@ class ReviewsStore(StoreBase):
         to take back.
         """
         with self.write() as db:
-            known = _begin(db, chunk_id, action_id, actor)
-            if known is not None:
-                return known
-            need(db, actor, "annotator", "reviewing")
-            head = _head(db, chunk_id, actor)
-            said = _said(db, head)
-            if head is None or said is None:
-                raise ReviewConflictError(f"chunk {chunk_id}: {actor} has no review there to take back")
-            before = _said(db, _row(db, said.supersedes))
-            verdict, comment, restores = (
-                (before.verdict, before.comment, before.id) if before else (None, "", None)
-            )
-            details = _details(before) if before else ReviewDetails(item_id=said.item_id)
-            note(db, actor, "undo", f"chunk {chunk_id}", was=said.verdict)
-            return _append(
-                db, chunk_id, action_id, actor, verdict, comment, "undo", head.id, restores, None, details
-            )
+            said = _said(db, _head(db, chunk_id, actor))
+            item_id = said.item_id if said else None
+            if item_id is not None:
+                one_at_a_time(db, f"queue {place_of(db, item_id).queue_id}")
+            row = take_back(db, action_id, actor, chunk_id)
+            if item_id is not None:
+                reopen_if_unanswered(db, item_id, actor)
+            return row
 
     def add_imported_reviews(
         self, trajectory_id: int, rows: Iterable[ImportedReview | dict[str, Any]]
@@ -227,6 +218,7 @@ def write_review(
     details: ReviewDetails = ReviewDetails(),
 ) -> ReviewRow:
     """``add_review`` inside a transaction that writes more than the review."""
+    _check(verdict, kind, actor)
     known = _begin(db, chunk_id, action_id, actor)
     if known is not None:
         return known
@@ -247,6 +239,27 @@ def write_review(
     _put_draft(db, actor, chunk_id, "")
     note(db, actor, kind, f"chunk {chunk_id}", verdict=verdict)
     return row
+
+
+def take_back(
+    db: Connection, action_id: str, actor: str, chunk_id: int, *, whole_item: int | None = None
+) -> ReviewRow:
+    """``undo`` inside a transaction that writes more. ``whole_item``: go back to before every answer to that item."""
+    known = _begin(db, chunk_id, action_id, actor)
+    if known is not None:
+        return known
+    need(db, actor, "annotator", "reviewing")
+    head = _head(db, chunk_id, actor)
+    said = _said(db, head)
+    if head is None or said is None:
+        raise ReviewConflictError(f"chunk {chunk_id}: {actor} has no review there to take back")
+    before = _said(db, _row(db, said.supersedes))
+    while before is not None and whole_item is not None and before.item_id == whole_item:
+        before = _said(db, _row(db, before.supersedes))
+    verdict, comment, restores = (before.verdict, before.comment, before.id) if before else (None, "", None)
+    details = _details(before) if before else ReviewDetails(item_id=said.item_id)
+    note(db, actor, "undo", f"chunk {chunk_id}", was=said.verdict)
+    return _append(db, chunk_id, action_id, actor, verdict, comment, "undo", head.id, restores, None, details)
 
 
 def _check_details(db: Connection, chunk_id: int, details: ReviewDetails) -> None:

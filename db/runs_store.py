@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from db.errors import NotFoundError, RunStateError
+from db.people_store import need, note
 from db.rows import MetricRow, NewRunSample, RunRow
 from db.session import StoreBase, columns, insert_new, one_at_a_time, rows_of, store_now
 from db.tables import RUN_KINDS, Judgment, Metric, Rollout, Run, RunSample, Trajectory
@@ -38,16 +39,25 @@ class RunsStore(StoreBase):
         """Queue a run; ``recipe`` is resolved (every field with its value). Returns its id.
 
         With ``parent_id`` it is a part of that run, which starts it by ``claim_child``: the worker does not; ``name``
-        says which part.
+        says which part. Raises NotAllowedError unless the actor is an owner; a part was allowed with its whole.
         """
         with self.write() as db:
-            return _insert_run(db, kind=kind, recipe=recipe, actor=actor, parent_id=parent_id, name=name)
+            if parent_id is None:
+                need(db, actor, "owner", "starting a run")
+            run_id = _insert_run(db, kind=kind, recipe=recipe, actor=actor, parent_id=parent_id, name=name)
+            if parent_id is None:
+                note(db, actor, "start run", f"run {run_id}", kind=kind)
+            return run_id
 
     def start_run(self, kind: str, recipe: dict[str, Any], actor: str, pid: int) -> int:
-        """A run that its own caller works on right now (an import from the command line). Returns its id."""
+        """A run that its own caller works on right now (an import). Returns its id.
+
+        Raises NotAllowedError unless the actor is an owner.
+        """
         with self.write() as db:
+            need(db, actor, "owner", "an import" if kind == "import" else "starting a run")
             now = store_now(db)
-            return _insert_run(
+            run_id = _insert_run(
                 db,
                 kind=kind,
                 recipe=recipe,
@@ -58,6 +68,8 @@ class RunsStore(StoreBase):
                 started_at=now,
                 heartbeat_at=now,
             )
+            note(db, actor, "start run", f"run {run_id}", kind=kind)
+            return run_id
 
     def claim_next(self, pid: int, heavy: Collection[str] = HEAVY_KINDS) -> RunRow | None:
         """Take the oldest queued run that may start, mark it running (attempt + 1), and return it.
@@ -168,10 +180,15 @@ class RunsStore(StoreBase):
                 values["result"] = result
             db.execute(update(Run).where(Run.id == run_id).values(values))
 
-    def request_stop(self, run_id: int) -> RunRow:
-        """Ask a running run to stop; one that is queued or stalled is stopped at once. Returns it."""
+    def request_stop(self, run_id: int, actor: str | None = None) -> RunRow:
+        """Ask a running run to stop; one that is queued or stalled is stopped at once. Returns it.
+
+        ``actor``: who asks; by default the one whose eyes this store is for, and without either the program itself
+        (a run that stops its parts). Raises NotAllowedError unless an owner asks.
+        """
         with self.write() as db:
             run = _run(db, run_id, lock=True)
+            _allow(db, actor or self.viewer, "stop run", "stopping a run", run_id)
             if run.status in ("done", "failed", "stopped"):
                 raise RunStateError(f"run {run_id} is {run.status}: there is nothing to stop")
             values: dict[str, Any] = {"stop_requested": True}
@@ -180,10 +197,14 @@ class RunsStore(StoreBase):
             db.execute(update(Run).where(Run.id == run_id).values(values))
             return _run(db, run_id)
 
-    def resume_run(self, run_id: int) -> RunRow:
-        """Queue a stopped, failed or stalled run again; what it committed is kept and not repeated."""
+    def resume_run(self, run_id: int, actor: str | None = None) -> RunRow:
+        """Queue a stopped, failed or stalled run again; what it committed is kept and not repeated.
+
+        ``actor`` as in ``request_stop``. Raises NotAllowedError unless an owner asks.
+        """
         with self.write() as db:
             run = _run(db, run_id, lock=True)
+            _allow(db, actor or self.viewer, "resume run", "resuming a run", run_id)
             if run.status not in RESUMABLE:
                 raise RunStateError(
                     f"run {run_id} is {run.status}: only a stopped, failed or stalled run can be resumed"
@@ -306,6 +327,13 @@ class RunsStore(StoreBase):
             for name, column in _WRITTEN.items():
                 found[name] = db.execute(select(func.count()).where(column == run_id)).scalar_one()
         return found
+
+
+def _allow(db: Connection, actor: str | None, action: str, doing: str, run_id: int) -> None:
+    """Refuse whoever may not do this to a run, and put what an owner does on the audit list."""
+    if actor is not None:
+        need(db, actor, "owner", doing)
+        note(db, actor, action, f"run {run_id}")
 
 
 def _insert_run(db: Connection, **values: Any) -> int:

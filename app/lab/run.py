@@ -77,7 +77,7 @@ def start(settings: Settings, quick: bool, assignments: Sequence[str] = ()) -> t
             _see_to_a_worker(store, own, newest.id)
         return newest, True
     if newest is not None and newest.status != "done" and _same(newest, recipe):
-        run_id = store.resume_run(newest.id).id
+        run_id = store.resume_run(newest.id, actor=own.actor).id
     else:
         run_id = queue_run(store, KIND, recipe.model_dump(mode="json"), own.actor, own)
     _see_to_a_worker(store, own, run_id)
@@ -117,7 +117,7 @@ def _see_to_a_worker(store: Store, own: Settings, run_id: int) -> None:
 def stop(settings: Settings, quick: bool) -> RunRow:
     """Ask the laboratory to stop; what is in hand ends after its batch. Raises RunError if there is none."""
     store, row = open_lab(settings, quick)
-    return row if row.status in ENDED else store.request_stop(row.id)
+    return row if row.status in ENDED else store.request_stop(row.id, actor=settings.actor)
 
 
 def open_lab(settings: Settings, quick: bool) -> tuple[Store, RunRow]:

@@ -18,7 +18,7 @@ from app.settings import get_settings
 from app.views.runs_parts import show_parent, show_parts
 from app.views.runs_results import show_result
 from app.views.runs_training import show_alarms, show_curves, show_samples
-from app.widgets.access import get_store
+from app.widgets.access import actor, get_store
 from app.widgets.chips import status_chip
 from app.widgets.empty import no_such
 from app.widgets.here import here_button
@@ -166,7 +166,7 @@ def _again(run: RunRow) -> None:
 
 def _stop(run_id: int) -> None:
     try:
-        get_store().request_stop(run_id)
+        get_store().request_stop(run_id, actor=actor())
     except StoreError as error:
         st.session_state[f"run-problem-{run_id}"] = str(error)
 
@@ -175,7 +175,7 @@ def _resume(run_id: int) -> None:
     store = get_store()
     try:
         store.mark_stalled(get_settings().stalled_after_s)
-        store.resume_run(run_id)
+        store.resume_run(run_id, actor=actor())
     except StoreError as error:
         st.session_state[f"run-problem-{run_id}"] = str(error)
 
