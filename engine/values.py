@@ -20,27 +20,33 @@ MAX_ERROR_SHARE = Fraction(1, 10)
 class Value:
     """k successes in n graded rollouts, ``errors`` more that the grader failed on; or exact, at a terminal prefix.
 
-    ``exact`` True or False is the grade of the finished solution (value 1 or 0) and has no rollouts. Raises
-    InputError on counts that cannot be.
+    ``exact`` True or False is the grade of the finished solution (value 1 or 0) and has no rollouts. ``left``: draws
+    that were spared because the labels asked for could no longer change; such a stopped estimate has bounds and an
+    interval and no point value. Raises InputError on counts that cannot be.
     """
 
     successes: int = 0
     n: int = 0
     errors: int = 0
     exact: bool | None = None
+    left: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.successes <= self.n or self.errors < 0:
-            raise InputError(f"impossible counts: {self.successes} of {self.n} correct, {self.errors} errors")
-        if self.exact is not None and (self.n or self.errors):
-            raise InputError(f"an exact value has no rollouts, and this one has {self.n + self.errors}")
+        if not 0 <= self.successes <= self.n or self.errors < 0 or self.left < 0:
+            raise InputError(
+                f"impossible counts: {self.successes} of {self.n} correct, {self.errors} errors, {self.left} left"
+            )
+        if self.exact is not None and (self.n or self.errors or self.left):
+            raise InputError(
+                f"an exact value has no rollouts, and this one has {self.n + self.errors + self.left}"
+            )
 
     @property
     def known(self) -> bool:
-        """Exact, or at least one graded rollout and at most 10 % errors."""
+        """Exact, or at least one graded rollout, none spared and at most 10 % errors."""
         if self.exact is not None:
             return True
-        return self.n > 0 and self.errors <= MAX_ERROR_SHARE * (self.n + self.errors)
+        return self.n > 0 and not self.left and self.errors <= MAX_ERROR_SHARE * (self.n + self.errors)
 
     @property
     def q(self) -> Fraction | None:
@@ -52,12 +58,28 @@ class Value:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Equal-tailed Jeffreys interval with lower end 0 at k = 0 and upper end 1 at k = n.
 
-        An exact value is its own interval, an unknown one could be anything. After Brown, Cai and DasGupta,
+        An exact value is its own interval, a stopped one has that of what was drawn, and any other that is unknown
+        could be anything. After Brown, Cai and DasGupta,
         "Interval Estimation for a Binomial Proportion" (2001), section 4.1.1.
         """
         if self.exact is not None:
             return float(self.exact), float(self.exact)
-        return _jeffreys(self.successes, self.n, level) if self.known else (0.0, 1.0)
+        if self.known or (self.left and self.n):
+            return _jeffreys(self.successes, self.n, level)
+        return 0.0, 1.0
+
+    @property
+    def bounds(self) -> tuple[Fraction, Fraction] | None:
+        """The least and the greatest that k / n can become once every draw is made and graded.
+
+        Equal where the value is known without errors; None where nothing was drawn.
+        """
+        if self.exact is not None:
+            return Fraction(int(self.exact)), Fraction(int(self.exact))
+        total, open_ = self.n + self.errors + self.left, self.errors + self.left
+        if not self.n + self.errors:
+            return None
+        return Fraction(self.successes, total), Fraction(self.successes + open_, total)
 
 
 UNKNOWN = Value()

@@ -134,3 +134,21 @@ def test_certain_states_are_always_covered(q: int) -> None:
         drawn = sample_rollouts(state, 16, seed=1_000 * index)
         low, high = value_of({outcome: drawn.count(outcome) for outcome in set(drawn)}).interval()
         assert low <= q <= high
+
+
+def test_a_stopped_estimate_has_bounds_and_an_interval_and_no_point_value() -> None:
+    stopped = Value(1, 5, left=11)
+    assert not stopped.known and stopped.q is None
+    assert stopped.bounds == (Fraction(1, 16), Fraction(12, 16))
+    assert stopped.interval() == Value(1, 5).interval()
+    with pytest.raises(InputError, match="-1 left"):
+        Value(1, 5, left=-1)
+    with pytest.raises(InputError, match="an exact value has no rollouts, and this one has 3"):
+        Value(exact=True, left=3)
+
+
+def test_bounds_say_what_failed_grades_leave_open() -> None:
+    assert Value(8, 16, errors=4).bounds == (Fraction(8, 20), Fraction(12, 20))
+    assert Value(8, 16).bounds == (Fraction(1, 2), Fraction(1, 2))
+    assert Value(exact=True).bounds == (1, 1)
+    assert Value().bounds is None
