@@ -3,18 +3,22 @@
     store = open_store("sqlite:///stepwiser.db")
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
-labels_store, judges_store, reviews_store, people_store, totals; what pages read: reads_list, reads_trajectory.
+labels_store, judges_store, reviews_store, people_store, queues_store, totals; what pages read: reads_list,
+reads_trajectory; what a blind queue hides from whom: blind.
 Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 
 from __future__ import annotations
 
+from db.agreement_reads import AgreementReads
 from db.connect import BUSY_TIMEOUT_S, connect
+from db.disputes import DisputeReads
 from db.judges_store import JudgesStore
 from db.labels_store import LabelsStore
 from db.migrate import check_current, upgrade
 from db.people_store import PeopleStore
 from db.problems_store import ProblemsStore
+from db.queues_store import QueuesStore
 from db.reads_list import ListReads
 from db.reads_trajectory import TrajectoryReads
 from db.reviews_store import ReviewsStore
@@ -32,10 +36,13 @@ class Store(
     LabelsStore,
     JudgesStore,
     ReviewsStore,
+    QueuesStore,
     PeopleStore,
     TotalsStore,
     ListReads,
     TrajectoryReads,
+    AgreementReads,
+    DisputeReads,
 ):
     """Short sessions over one engine; safe to share between threads. Every error it raises is a StoreError."""
 
