@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.widgets.mathematics import DISPLAY, INLINE, PROSE, is_formula, split
-from app.widgets.safe_text import JOINER, code, escape_line, to_markdown, visible
+from app.widgets.safe_text import JOINER, code, escape_line, plot_text, to_markdown, visible
 
 FORMULA = re.compile(r"\$\$\n[\s\S]*?\n\$\$|\$[^$\n]+\$")
 
@@ -145,6 +145,48 @@ def test_unseen_marks_become_visible() -> None:
     assert visible("a\0b\u202ec\u200bd\x07\ud800") == "a⟦U+0000⟧b⟦U+202E⟧c⟦U+200B⟧d⟦U+0007⟧⟦U+D800⟧"
     assert visible("line\r\nnext\ttab é 中 😀 👩‍🔬") == "line\nnext\ttab é 中 😀 👩‍🔬"
     assert len(visible("z" + "\u0301" * 500)) < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "markdown"),
+    [
+        ("a wrong sum", [(2, 7)], "a :orange-background[wrong] sum"),
+        ("one\ntwo three", [(0, 7)], ":orange-background[one]\\\n:orange-background[two] three"),
+        ("a $x+1$ b", [(3, 5)], "a :orange-background[$x+1$] b"),
+        ("so $$x$$ holds", [(0, 14)], ":orange-background[so ]\n\n$$\nx\n$$\n\n:orange-background[holds]"),
+        ("a\n  b c", [(4, 5)], "a\\\n&#160;&#160;:orange-background[b] c"),
+        ("abc", [(1, 99), (-5, 0), (2, 2)], "a:orange-background[bc]"),
+        ("abcd", [(0, 2), (1, 3)], ":orange-background[abc]d"),
+        ("a]b", [(0, 3)], ":orange-background[a&#93;b]"),
+    ],
+)
+def test_marks_are_put_around_words_and_whole_formulas(
+    text: str, marks: list[tuple[int, int]], markdown: str
+) -> None:
+    assert to_markdown(text, marks) == markdown
+
+
+@given(
+    st.text(alphabet=st.sampled_from("ab1 \n$\\{}[]()#*_`!<>:.=|&@\0\ue000\ue001中"), max_size=40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=3),
+)
+def test_marks_change_no_character_and_cannot_be_forged(text: str, marks: list[tuple[int, int]]) -> None:
+    plain, marked = to_markdown(text), to_markdown(text, marks)
+    assert "\ue000" not in marked and "\ue001" not in marked
+    unmarked = re.sub(r":orange-background\[|\]", "", marked)
+    assert [c for c in shown(unmarked) if c.isalnum()] == [
+        c for c in shown(re.sub(r"\]", "", plain)) if c.isalnum()
+    ]
+    assert ":orange-background" not in plain
+
+
+def test_text_in_a_figure_is_no_tag_no_link_and_no_variable() -> None:
+    said = plot_text("<a href='https://evil.example'>x</a> &lt;b&gt; %{x} $y$\n\u202e", limit=100)
+    assert not re.search(r"<|>|%\{|\n", said) and "⟦U+202E⟧" in said
+    assert (
+        html.unescape(said).replace(JOINER, "").startswith("<a href='https://evil.example'>x</a> &lt;b&gt;")
+    )
+    assert len(html.unescape(plot_text("x" * 100, limit=10))) == 10
 
 
 def test_names_stay_on_one_short_line() -> None:

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import streamlit as st
 
-from app.widgets.mathematics import DISPLAY, INLINE, split
+from app.widgets.mathematics import DISPLAY, INLINE, PROSE, Kind, split
+
+Span = tuple[int, int]
 
 JOINER = "⁠"
 """Word joiner: has no width. Parts what Streamlit would rewrite after parsing (addresses, icons, arrows)."""
@@ -30,6 +34,9 @@ _REWRITTEN = re.compile(
     re.IGNORECASE,
 )
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_BEGIN, _END = "\ue000", "\ue001"
+_EDGE = re.compile(f"([{_BEGIN}{_END}])")
+_LINE = re.compile(r"\S[^\n]*")
 _BLANK_LINE = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
@@ -73,25 +80,61 @@ def code(text: str, limit: int = 60) -> str:
     return f"`{line if len(line) <= limit else line[: limit - 1] + '…'}`" if line else "(empty)"
 
 
-def to_markdown(text: str) -> str:
-    """``text`` as safe markdown: prose escaped, line breaks kept, real mathematics as ``$…$`` and ``$$…$$``."""
+def to_markdown(text: str, marks: Sequence[Span] = (), colour: str = "orange") -> str:
+    """``text`` as safe markdown: prose escaped, line breaks kept, real mathematics as ``$…$`` and ``$$…$$``.
+
+    ``marks``: characters [start, end) of ``text`` that get a background in that colour of the theme. A formula that a
+    mark touches is marked whole, but one on lines of its own never.
+    """
     displays: list[str] = []
-    parts: list[str] = []
-    for kind, content in split(visible(text)):
+    parts: list[tuple[bool, str]] = []
+    for kind, content, marked in _pieces(text, marks):
+        after_formula = bool(parts) and parts[-1][1].endswith("$")
         if kind == DISPLAY:
-            parts.append(f"\n\n\0{len(displays)}\0\n\n")
+            parts.append((False, f"\n\n\0{len(displays)}\0\n\n"))
             displays.append(f"$$\n{content}\n$$")
         elif kind == INLINE:
-            if parts and parts[-1].endswith("$"):
-                parts.append(JOINER)  # "$$" would open a display
-            parts.append(f"${content}$")
+            parts.append(
+                (marked, f"{JOINER if after_formula else ''}${content}$")
+            )  # "$$" would open a display
         else:
             prose = escape_prose(content)
-            if parts and parts[-1].endswith("$") and prose[:1].isdigit():
+            if after_formula and prose[:1].isdigit():
                 prose = f"&#{ord(prose[0])};{prose[1:]}"  # Streamlit takes "$x$2" for money
-            parts.append(prose)
-    paragraphs = (_paragraph(part) for part in _BLANK_LINE.split("".join(parts)) if part.strip())
+            parts.append((marked, prose))
+    whole = ""
+    for marked, run in groupby(parts, key=lambda part: part[0]):
+        words = "".join(part for _, part in run)
+        whole += _LINE.sub(lambda line: f":{colour}-background[{line[0]}]", words) if marked else words
+    paragraphs = (_paragraph(part) for part in _BLANK_LINE.split(whole) if part.strip())
     return re.sub("\0(\\d+)\0", lambda m: displays[int(m[1])], "\n\n".join(paragraphs))
+
+
+def _pieces(text: str, marks: Sequence[Span]) -> Iterator[tuple[Kind, str, bool]]:
+    """What ``split`` finds in the visible text, cut where a mark begins or ends, and whether it is marked."""
+    marking = False
+    for kind, content in split(_with_edges(text, marks)):
+        if kind != PROSE:
+            edges = _EDGE.findall(content)
+            yield kind, _EDGE.sub("", content), marking or _BEGIN in edges
+            marking = edges[-1] == _BEGIN if edges else marking
+            continue
+        for piece in _EDGE.split(content):
+            if _EDGE.fullmatch(piece):
+                marking = piece == _BEGIN
+            elif piece:
+                yield kind, piece, marking
+
+
+def _with_edges(text: str, marks: Sequence[Span]) -> str:
+    """The visible text with a sign where each mark begins and ends: private-use signs, which visible text never holds."""
+    parts, done = [], 0
+    for start, end in sorted(marks):
+        start, end = max(start, done), min(end, len(text))
+        if start < end:
+            parts += [visible(text[done:start]), _BEGIN, visible(text[start:end]), _END]
+            done = end
+    return "".join([*parts, visible(text[done:])])
 
 
 def _paragraph(text: str) -> str:
@@ -103,8 +146,18 @@ def _paragraph(text: str) -> str:
     return "\\\n".join(lines)
 
 
-def show_text(text: str, *, raw: bool = False, limit: int = LONGEST) -> None:
-    """Write ``text`` to the page, rendered or raw; a very long one is cut with a note of what is left out."""
+def show_text(
+    text: str,
+    *,
+    raw: bool = False,
+    limit: int = LONGEST,
+    marks: Sequence[Span] = (),
+    colour: str = "orange",
+) -> None:
+    """Write ``text`` to the page, rendered or raw; a very long one is cut with a note of what is left out.
+
+    ``marks`` and ``colour`` as in ``to_markdown``; raw text has none.
+    """
     if not text.strip():
         st.caption("(empty)" if not text else "(only white space)")
         return
@@ -112,9 +165,18 @@ def show_text(text: str, *, raw: bool = False, limit: int = LONGEST) -> None:
     if raw:
         st.code(visible(shown), language=None, wrap_lines=True)
     else:
-        st.markdown(to_markdown(shown))
+        st.markdown(to_markdown(shown, marks, colour))
     if len(text) > limit:
         st.caption(f"The first {limit:,} of {len(text):,} characters.")
+
+
+def plot_text(text: str, limit: int = 60) -> str:
+    """A name or a short text for a Plotly figure, which reads tags, links and entities: on one line, shown as typed."""
+    line = " ".join(visible(text[: 4 * limit]).split())
+    line = line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    # Plotly takes "$…$" for mathematics where MathJax is there, and "%{…}" for a variable in a hover template.
+    line = line.replace("$", JOINER + "$" + JOINER).replace("%{", "%" + JOINER + "{")
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def raw_toggle() -> bool:
