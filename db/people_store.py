@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
+from db.blind import hidden, is_blind
 from db.errors import NotAllowedError, StoreValueError
 from db.session import StoreBase, columns, one_at_a_time, rows_of, store_now, upsert
 from db.tables import AuditEntry, Chunk, KeyBinding, Person
@@ -105,7 +106,8 @@ class PeopleStore(StoreBase):
     ) -> list[AuditRow]:
         """Writes by people, newest first; ``before``: only rows with a smaller id (the next page).
 
-        Whoever is not an owner sees their own only; what a blind queue hides from the viewer is left out.
+        Whoever is not an owner sees their own only; to whoever works in a blind queue, others' carry
+        no particulars, and on what it hides from the viewer only the time is told.
         """
         chosen = [AuditEntry.id, AuditEntry.at, AuditEntry.actor]
         chosen += [AuditEntry.action, AuditEntry.target, AuditEntry.detail]
@@ -119,7 +121,16 @@ class PeopleStore(StoreBase):
                 query = query.where(AuditEntry.actor == actor)
             rows = rows_of(AuditRow, db.execute(query))
             places = _places(db, rows)
-            return [replace(row, place=places.get(row.target)) for row in rows]
+            placed = [replace(row, place=places.get(row.target)) for row in rows]
+            return [self._for_viewer(db, row) for row in placed] if is_blind(db, self.viewer) else placed
+
+    def _for_viewer(self, db: Connection, row: AuditRow) -> AuditRow:
+        """Somebody else's write without its particulars; one to a hidden chunk says nothing but when it was."""
+        if row.actor == self.viewer:
+            return row
+        if row.place is not None and hidden(db, self.viewer, [row.place[0]]):
+            return replace(row, actor="", action="withheld", target="in a blind queue", detail={}, place=None)
+        return replace(row, detail={})
 
     def key_bindings(self, actor: str) -> dict[str, str]:
         """{action: key} that the actor chose instead of the usual ones."""
