@@ -4,7 +4,7 @@
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
 labels_store, judges_store, reviews_store, people_store, queues_store, totals; what pages read: reads_list,
-reads_trajectory; what a blind queue hides from whom: blind.
+reads_trajectory, find_store, saved_searches; what a blind queue hides from whom: blind.
 Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from db.agreement_reads import AgreementReads
 from db.connect import BUSY_TIMEOUT_S, connect
 from db.disputes import DisputeReads
+from db.find_store import FindStore
 from db.judges_store import JudgesStore
 from db.labels_store import LabelsStore
 from db.migrate import check_current, upgrade
@@ -23,6 +24,7 @@ from db.reads_list import ListReads
 from db.reads_trajectory import TrajectoryReads
 from db.reviews_store import ReviewsStore
 from db.runs_store import RunsStore
+from db.saved_searches import SavedSearches
 from db.selections import SelectionStore
 from db.totals import TotalsStore
 from db.worker_lock import WorkerLock
@@ -40,6 +42,8 @@ class Store(
     PeopleStore,
     TotalsStore,
     ListReads,
+    FindStore,
+    SavedSearches,
     TrajectoryReads,
     AgreementReads,
     DisputeReads,
