@@ -42,7 +42,8 @@ function act(set, action) {
     if (now - set.since < SETTLE_MS || now - set.used < PATIENCE_MS) return;
   }
   if (focusField(action.target)) return;
-  const button = widget(action.target)?.querySelector("button, a[href], input[type=checkbox]");
+  const box = widget(action.target);
+  const button = box?.querySelector("input[type=checkbox]") ?? box?.querySelector("button, a[href]");
   if (!button || button.disabled) return;
   if (action.once) set.used = now;
   button.click();
