@@ -299,7 +299,7 @@ def bench_memory() -> None:
     """Resident memory of the pages' process after every page was opened."""
     from app.bench.memory import memory
 
-    raise typer.Exit(memory(get_settings(), console))
+    raise typer.Exit(memory(console))
 
 
 def main() -> None:
