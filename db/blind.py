@@ -15,6 +15,9 @@ from sqlalchemy import Connection, Select, exists, false, or_, select, true
 from db.session import batches
 from db.tables import Assignment, Chunk, Queue, QueueItem, QueueMember, Trajectory
 
+HIDDEN = "hidden"
+"""Stands where an outcome would."""
+
 
 def is_blind(db: Connection, viewer: str | None) -> bool:
     """Whether anything at all may be hidden from the viewer: they work in a blind queue that is open."""

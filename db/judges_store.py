@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, insert, select
 
+from db.blind import hidden_chunks
 from db.labels_store import refresh_caches, votes_query
 from db.opinions import refresh_votes
 from db.rows import JudgeRow, NewJudgment
@@ -109,7 +110,8 @@ class JudgesStore(StoreBase):
         found: dict[int, dict[int, tuple[int, int, int]]] = {}
         with self.read() as db:
             for batch in batches(chunk_ids):
-                for chunk_id, judge_id, positive, negative, total in db.execute(votes_query(chunk_ids=batch)):
+                shown = set(batch) - hidden_chunks(db, self.viewer, batch)
+                for chunk_id, judge_id, positive, negative, total in db.execute(votes_query(chunk_ids=shown)):
                     counts = (int(positive), int(negative), int(total - positive - negative))
                     found.setdefault(chunk_id, {})[judge_id] = counts
         return found
@@ -121,8 +123,9 @@ class JudgesStore(StoreBase):
         positive = case((Judgment.verdict == "positive", 1.0), else_=0.0)
         with self.read() as db:
             for batch in batches(chunk_ids):
+                shown = set(batch) - hidden_chunks(db, self.viewer, batch)
                 query = select(Judgment.chunk_id, func.avg(func.coalesce(Judgment.score, positive))).where(
-                    Judgment.judge_id == judge_id, Judgment.chunk_id.in_(batch)
+                    Judgment.judge_id == judge_id, Judgment.chunk_id.in_(shown)
                 )
                 found |= {i: float(score) for i, score in db.execute(query.group_by(Judgment.chunk_id))}
         return found

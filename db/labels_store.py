@@ -5,12 +5,14 @@ Not: how a label follows from counts (engine.labels).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, func, select, update
 
+from db.blind import hidden_chunks
+from db.crossings import OF_LABELS, kept
 from db.rows import Label
 from db.session import StoreBase, batches, columns, rows_of, upsert
 from db.tables import Chunk, ChunkLabel, ChunkVote, Judgment, Trajectory
@@ -33,7 +35,8 @@ class LabelsStore(StoreBase):
         found: dict[int, Label] = {}
         with self.read() as db:
             for batch in batches(chunk_ids):
-                query = select(*columns(Label, ChunkLabel)).where(ChunkLabel.chunk_id.in_(batch))
+                away = hidden_chunks(db, self.viewer, batch)
+                query = select(*columns(Label, ChunkLabel)).where(ChunkLabel.chunk_id.in_(set(batch) - away))
                 found |= {row.chunk_id: row for row in rows_of(Label, db.execute(query))}
         return found
 
@@ -55,7 +58,8 @@ def _put(db: Connection, rows: dict[int, Label]) -> None:
         for old in db.execute(select(*chosen).where(ChunkLabel.chunk_id.in_(batch))):
             _count(delta, positions[old.chunk_id], old, -1)
     statement = upsert(db, ChunkLabel, ["chunk_id"], [name for name in _FIELDS if name != "chunk_id"])
-    db.execute(statement, [row.__dict__ for row in rows.values()])
+    with kept(db, rows, OF_LABELS):
+        db.execute(statement, [row.__dict__ for row in rows.values()])
     for row in rows.values():
         _count(delta, positions[row.chunk_id], row, 1)
     delta.apply(db)
@@ -106,7 +110,7 @@ def refresh_caches(db: Connection, trajectory_ids: Iterable[int]) -> None:
             db.execute(statement, values)
 
 
-def votes_query(chunk_ids: Sequence[int] | None = None, trajectory_ids: Sequence[int] | None = None) -> Any:
+def votes_query(chunk_ids: Collection[int] | None = None, trajectory_ids: Sequence[int] | None = None) -> Any:
     """Rows (chunk_id, judge_id, positive, negative, total): how each judge voted on each chunk."""
     query = select(
         Judgment.chunk_id,

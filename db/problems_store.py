@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
+from db.blind import hidden_problems
 from db.errors import NotFoundError
 from db.rows import AddedProblems, NewProblem, ProblemRow
 from db.session import StoreBase, batches, columns, insert_new, rows_of
@@ -75,17 +77,21 @@ class ProblemsStore(StoreBase):
         after: int = 0,
         limit: int | None = None,
     ) -> list[ProblemRow]:
-        """By id, ascending; ``after``: only ids above it (the next page)."""
+        """By id, ascending; ``after``: only ids above it (the next page).
+
+        The answer is empty where a solution of the problem is hidden from the viewer.
+        """
         query = select(*_COLUMNS).where(Problem.id > after).order_by(Problem.id).limit(limit)
         if dataset is not None:
             query = query.where(Problem.dataset == dataset)
         with self.read() as db:
-            if ids is None:
-                return rows_of(ProblemRow, db.execute(query))
             found: list[ProblemRow] = []
-            for batch in batches(sorted(ids)):
-                found += rows_of(ProblemRow, db.execute(query.where(Problem.id.in_(batch))))
-            return found[:limit]
+            for batch in batches(sorted(ids)) if ids is not None else [None]:
+                part = query if batch is None else query.where(Problem.id.in_(batch))
+                found += rows_of(ProblemRow, db.execute(part))
+            found = found[:limit]
+            away = hidden_problems(db, self.viewer, [row.id for row in found])
+            return [replace(row, answer="") if row.id in away else row for row in found]
 
 
 def _by_key(db: Connection, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ProblemRow]:

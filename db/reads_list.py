@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal_column, select, table, tuple_
+from sqlalchemy import Connection, Select, false, func, literal_column, select, table, tuple_
 
+from db.blind import HIDDEN, hidden, not_hidden
 from db.errors import CursorError, StoreValueError
 from db.session import StoreBase, columns, rows_of
 from db.tables import Chunk, ChunkLabel, Problem, Total, Trajectory
@@ -37,7 +38,10 @@ class TrajectoryFilter:
 
 @dataclass(frozen=True)
 class TrajectoryItem:
-    """A row of the list; ``problem_text`` is cut at 300 characters."""
+    """A row of the list; ``problem_text`` is cut at 300 characters.
+
+    ``blind``: a queue hides the trajectory from the viewer; outcome is then ``hidden``, answer and caches are None.
+    """
 
     id: int
     problem_id: int
@@ -55,6 +59,7 @@ class TrajectoryItem:
     n_reviewed: int
     run_id: int | None
     created_at: datetime
+    blind: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,11 +119,15 @@ class ListReads(StoreBase):
         position = _decode(cursor, where, sort) if cursor else None
         with self.read() as db:
             conditions = _conditions(db, where)
+            if sort != "newest" or _tells(where):
+                conditions += not_hidden(db, self.viewer, Trajectory.id)
             found = _walk(db, order, conditions, position, backwards, limit + 1)
             more, found = len(found) > limit, found[:limit]
             if backwards:
                 found.reverse()
             rows = _items(db, [id_ for _, id_ in found])
+            away = hidden(db, self.viewer, [row.id for row in rows])
+            rows = [_blanked(row) if row.id in away else row for row in rows]
         ends = [_encode(_position(order, *found[i]), where, sort) for i in (0, -1)] if found else [None, None]
         has_next = more if not backwards else cursor is not None
         has_previous = more if backwards else cursor is not None
@@ -127,7 +136,10 @@ class ListReads(StoreBase):
     def count_trajectories(self, where: TrajectoryFilter, *, stop: int = 1000) -> int:
         """How many fit, counted up to ``stop`` + 1 (shown as "1,000+")."""
         with self.read() as db:
-            fitting = select(Trajectory.id).where(*_conditions(db, where)).limit(stop + 1).subquery()
+            conditions = _conditions(db, where)
+            if _tells(where):
+                conditions += not_hidden(db, self.viewer, Trajectory.id)
+            fitting = select(Trajectory.id).where(*conditions).limit(stop + 1).subquery()
             return db.execute(select(func.count()).select_from(fitting)).scalar_one()
 
     def q_paths(self, trajectory_ids: Sequence[int]) -> dict[int, list[float | None]]:
@@ -140,8 +152,10 @@ class ListReads(StoreBase):
             .order_by(Chunk.trajectory_id, Chunk.idx)
         )
         with self.read() as db:
+            away = hidden(db, self.viewer, trajectory_ids)
             for trajectory_id, before, after in db.execute(query):
-                paths.setdefault(trajectory_id, [before]).append(after)
+                seen = trajectory_id not in away
+                paths.setdefault(trajectory_id, [before if seen else None]).append(after if seen else None)
         return paths
 
     def label_signs(self, trajectory_ids: Sequence[int]) -> dict[int, dict[str | None, int]]:
@@ -154,8 +168,11 @@ class ListReads(StoreBase):
             .group_by(Chunk.trajectory_id, ChunkLabel.rel_ratio)
         )
         with self.read() as db:
+            away = hidden(db, self.viewer, trajectory_ids)
             for trajectory_id, sign, n in db.execute(query):
-                signs.setdefault(trajectory_id, {})[sign] = n
+                of_one = signs.setdefault(trajectory_id, {})
+                shown = None if trajectory_id in away else sign
+                of_one[shown] = of_one.get(shown, 0) + n
         return signs
 
     def datasets(self) -> list[str]:
@@ -171,6 +188,17 @@ class ListReads(StoreBase):
             return list(
                 db.scalars(select(Total.key).where(Total.name == name, Total.n > 0).order_by(Total.key))
             )
+
+
+def _tells(where: TrajectoryFilter) -> bool:
+    """Whether being in the list says something that a blind queue hides."""
+    return where.outcome is not None or where.reviewed is not None
+
+
+def _blanked(row: TrajectoryItem) -> TrajectoryItem:
+    caches = ("biggest_drop", "least_confidence", "n_negative", "n_disagree")
+    nothing: dict[str, Any] = dict.fromkeys(("answer", *caches))
+    return replace(row, outcome=HIDDEN, n_reviewed=0, blind=True, **nothing)
 
 
 # ---- conditions
@@ -256,7 +284,7 @@ def _walk(
 
 def _items(db: Connection, ids: Sequence[int]) -> list[TrajectoryItem]:
     text = func.substr(Problem.text, 1, PROBLEM_CHARS)
-    chosen = columns(TrajectoryItem, Trajectory, Problem, problem_text=text)
+    chosen = columns(TrajectoryItem, Trajectory, Problem, problem_text=text, blind=false())
     query = select(*chosen).join(Problem, Problem.id == Trajectory.problem_id).where(Trajectory.id.in_(ids))
     rows = {row.id: row for row in rows_of(TrajectoryItem, db.execute(query))}
     return [rows[id_] for id_ in ids]

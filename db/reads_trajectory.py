@@ -5,12 +5,13 @@ Not: values and intervals (engine.values), reviews (reviews_store).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import false, select
 
+from db.blind import HIDDEN, hidden, hidden_chunks, hidden_prefixes, hidden_problems
 from db.labels_store import votes_query
 from db.rows import Label
 from db.session import StoreBase, columns, rows_of
@@ -31,7 +32,11 @@ from db.totals import in_force
 
 @dataclass(frozen=True)
 class TrajectoryView:
-    """A trajectory with its problem, without chunks. See ``tables.Trajectory``."""
+    """A trajectory with its problem, without chunks. See ``tables.Trajectory``.
+
+    ``blind``: a queue hides it from the viewer; outcome is then ``hidden``; answers, tail and caches are empty. The
+    reference is empty, too, where another solution of the problem is hidden.
+    """
 
     id: int
     problem_id: int
@@ -61,6 +66,7 @@ class TrajectoryView:
     actor: str
     run_id: int | None
     created_at: datetime
+    blind: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,10 @@ class Sibling:
 
 
 class TrajectoryReads(StoreBase):
-    """Reads of the page of one trajectory. An unknown id gives None or nothing, never an error."""
+    """Reads of the page of one trajectory. An unknown id gives None or nothing, never an error.
+
+    So does what a blind queue hides from the viewer.
+    """
 
     def trajectory_view(self, trajectory_id: int) -> TrajectoryView | None:
         chosen = columns(
@@ -161,6 +170,7 @@ class TrajectoryReads(StoreBase):
             Problem,
             problem=Problem.text,
             reference=Problem.answer,
+            blind=false(),
         )
         query = (
             select(*chosen)
@@ -171,7 +181,12 @@ class TrajectoryReads(StoreBase):
         )
         with self.read() as db:
             rows = rows_of(TrajectoryView, db.execute(query))
-        return rows[0] if rows else None
+            if not rows:
+                return None
+            row = rows[0]
+            if hidden(db, self.viewer, [row.id]):
+                return replace(row, **_WITHHELD)
+            return replace(row, reference="") if hidden_problems(db, self.viewer, [row.problem_id]) else row
 
     def chunk_page(self, trajectory_id: int, first: int = 0, count: int = 50) -> list[ChunkView]:
         """Chunks ``first`` … ``first + count - 1`` with their cached labels."""
@@ -182,8 +197,9 @@ class TrajectoryReads(StoreBase):
             .order_by(Chunk.idx)
         )
         with self.read() as db:
+            blind = bool(hidden(db, self.viewer, [trajectory_id]))
             return [
-                ChunkView(row.id, row.idx, row.lead, row.text, row.close, row.prefix_id, _label(row[6:]))
+                ChunkView(*row[:5], *((None, None) if blind else (row.prefix_id, _label(row[6:]))))
                 for row in db.execute(query)
             ]
 
@@ -201,9 +217,16 @@ class TrajectoryReads(StoreBase):
             .order_by(Chunk.idx)
         )
         with self.read() as db:
-            said = set(db.scalars(reviewed))
+            blind = bool(hidden(db, self.viewer, [trajectory_id]))
+            said = set(db.scalars(reviewed.where(Review.actor == self.viewer) if blind else reviewed))
             return [
-                CurvePoint(row.id, row.idx, row.prefix_id, _label(row[3:]), row.id in said)
+                CurvePoint(
+                    row.id,
+                    row.idx,
+                    None if blind else row.prefix_id,
+                    None if blind else _label(row[3:]),
+                    row.id in said,
+                )
                 for row in db.execute(query)
             ]
 
@@ -216,12 +239,16 @@ class TrajectoryReads(StoreBase):
             .order_by(Judgment.judge_id, Judgment.draw)
         )
         with self.read() as db:
+            if hidden_chunks(db, self.viewer, [chunk_id]):
+                return []
             return rows_of(JudgmentView, db.execute(query))
 
     def votes_of(self, trajectory_id: int) -> dict[int, dict[str, tuple[int, int, int]]]:
         """{chunk id: {judge's name: (positive, negative, without a verdict)}}, without rationales."""
         found: dict[int, dict[str, tuple[int, int, int]]] = {}
         with self.read() as db:
+            if hidden(db, self.viewer, [trajectory_id]):
+                return {}
             names = {id_: name for id_, name in db.execute(select(Judge.id, Judge.name))}
             for chunk_id, judge_id, positive, negative, total in db.execute(
                 votes_query(trajectory_ids=[trajectory_id])
@@ -244,6 +271,8 @@ class TrajectoryReads(StoreBase):
         if outcome is not None:
             query = query.where(Rollout.outcome == outcome)
         with self.read() as db:
+            if hidden_prefixes(db, self.viewer, [prefix_id]):
+                return []
             return rows_of(RolloutView, db.execute(query))
 
     def rollout_text(self, rollout_id: int) -> RolloutWhole | None:
@@ -255,12 +284,15 @@ class TrajectoryReads(StoreBase):
         )
         with self.read() as db:
             rows = rows_of(RolloutWhole, db.execute(query))
-        return rows[0] if rows else None
+            withheld = rows and hidden_prefixes(db, self.viewer, [rows[0].prefix_id])
+            return rows[0] if rows and not withheld else None
 
     def siblings(self, problem_id: int, limit: int = 50) -> list[Sibling]:
-        """Solutions of the problem, oldest first."""
+        """Solutions of the problem, oldest first; none where one is hidden: the others' answers give its outcome away."""
         query = select(*columns(Sibling, Trajectory)).where(Trajectory.problem_id == problem_id)
         with self.read() as db:
+            if hidden_problems(db, self.viewer, [problem_id]):
+                return []
             return rows_of(Sibling, db.execute(query.order_by(Trajectory.id).limit(limit)))
 
     def neighbours(self, trajectory_id: int) -> tuple[int | None, int | None]:
@@ -273,6 +305,15 @@ class TrajectoryReads(StoreBase):
             return db.scalar(before), db.scalar(after)
 
 
+_WITHHELD: dict[str, Any] = {
+    "blind": True,
+    "outcome": HIDDEN,
+    "reference": "",
+    "tail": "",
+    **dict.fromkeys(("answer", "finish_reason", "note", "n_tokens")),
+    **dict.fromkeys(("biggest_drop", "least_confidence", "n_negative", "n_disagree")),
+    "n_reviewed": 0,
+}
 _LABEL: list[Any] = [getattr(ChunkLabel, field.name) for field in fields(Label)]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, insert, select, update
 
+from db.blind import hidden, hidden_chunks
 from db.errors import NotFoundError, ReviewConflictError, StoreValueError
 from db.opinions import refresh_opinions
 from db.people_store import need, note
@@ -142,6 +143,8 @@ class ReviewsStore(StoreBase):
     def chain_head(self, chunk_id: int, actor: str) -> ReviewRow | None:
         """The last row of the actor's chain on this chunk: what a card passes back as ``supersedes``."""
         with self.read() as db:
+            if self._withheld(db, actor, chunk_id):
+                return None
             return _head(db, chunk_id, actor)
 
     def last_review(self, actor: str) -> ReviewRow | None:
@@ -149,28 +152,36 @@ class ReviewsStore(StoreBase):
         said = case((Review.kind == "undo", Review.restores), else_=Review.id)
         with self.read() as db:
             newest = db.scalar(select(func.max(said)).where(Review.actor == actor, head_of_chain()))
-            return _row(db, newest)
+            row = _row(db, newest)
+            return None if row is None or self._withheld(db, actor, row.chunk_id) else row
 
     def history(self, chunk_id: int) -> list[HistoryRow]:
-        """Everything that people said of one chunk, oldest first."""
+        """Everything that people said of one chunk, oldest first; of a hidden one what the viewer said."""
         with self.read() as db:
-            return _history(db, Chunk.id == chunk_id)
+            mine = self._only_mine(bool(hidden_chunks(db, self.viewer, [chunk_id])))
+            return _history(db, Chunk.id == chunk_id, *mine)
 
     def reviews_of(self, trajectory_id: int) -> list[HistoryRow]:
-        """Everything that people said of one trajectory's chunks, oldest first."""
+        """Everything that people said of one trajectory's chunks, oldest first; of a hidden one what the viewer said."""
         with self.read() as db:
-            return _history(db, Chunk.trajectory_id == trajectory_id)
+            mine = self._only_mine(bool(hidden(db, self.viewer, [trajectory_id])))
+            return _history(db, Chunk.trajectory_id == trajectory_id, *mine)
 
     def reviews_in_force(self, trajectory_ids: Iterable[int]) -> dict[int, list[ReviewRow]]:
-        """{chunk id: what each person says of it now}; chunks without a review are left out."""
+        """{chunk id: what each person says of it now}; chunks without a review are left out, and others' of hidden ones."""
         found: dict[int, list[ReviewRow]] = {}
         said = case((Review.kind == "undo", Review.restores), else_=Review.id)
         with self.read() as db:
             for batch in batches(trajectory_ids):
                 heads = select(said).join(Chunk, Chunk.id == Review.chunk_id)
                 heads = heads.where(Chunk.trajectory_id.in_(batch), in_force())
-                query = select(*_COLUMNS).where(Review.id.in_(heads)).order_by(Review.id)
-                for row in rows_of(ReviewRow, db.execute(query)):
+                query = select(*_COLUMNS, Chunk.trajectory_id).join(Chunk, Chunk.id == Review.chunk_id)
+                query = query.where(Review.id.in_(heads)).order_by(Review.id)
+                away = hidden(db, self.viewer, batch)
+                for *values, owner in db.execute(query):
+                    row = ReviewRow(*values)
+                    if owner in away and row.actor != self.viewer:
+                        continue
                     found.setdefault(row.chunk_id, []).append(row)
         return found
 
@@ -184,12 +195,15 @@ class ReviewsStore(StoreBase):
 
     def get_draft(self, actor: str, chunk_id: int) -> str:
         """The actor's half-typed comment on this chunk; empty if there is none."""
-        query = select(Draft.text).where(Draft.actor == actor, Draft.chunk_id == chunk_id)
-        with self.read() as db:
-            return db.scalar(query) or ""
+        return self.draft(actor, chunk_id)[0]
 
     def draft(self, actor: str, chunk_id: int) -> tuple[str, dict[str, Any]]:
-        """The actor's half-done review of this chunk: the comment, and what else was half done (flag, span, correction)."""
+        """The actor's half-done review of this chunk: the comment, and what else was half done (flag, span, correction).
+
+        Nobody else is shown one.
+        """
+        if self.viewer not in (None, actor):
+            return "", {}
         query = select(Draft.text, Draft.data).where(Draft.actor == actor, Draft.chunk_id == chunk_id)
         with self.read() as db:
             row = db.execute(query).first()
@@ -203,6 +217,13 @@ class ReviewsStore(StoreBase):
         with self.write() as db:
             need(db, actor, "annotator", "keeping a draft")
             _put_draft(db, actor, chunk_id, text, data)
+
+    def _withheld(self, db: Connection, actor: str, chunk_id: int) -> bool:
+        """Whether it is somebody else's review of a chunk that a blind queue hides from the viewer."""
+        return self.viewer not in (None, actor) and bool(hidden_chunks(db, self.viewer, [chunk_id]))
+
+    def _only_mine(self, blind: bool) -> list[Any]:
+        return [Review.actor == self.viewer] if blind else []
 
 
 def write_review(
@@ -377,10 +398,9 @@ def count_reviewed(db: Connection, changes: Sequence[tuple[int, bool, bool]]) ->
     delta.apply(db)
 
 
-def _history(db: Connection, where: Any) -> list[HistoryRow]:
-    query = (
-        select(*_COLUMNS, Chunk.idx).join(Chunk, Chunk.id == Review.chunk_id).where(where).order_by(Review.id)
-    )
+def _history(db: Connection, *where: Any) -> list[HistoryRow]:
+    query = select(*_COLUMNS, Chunk.idx).join(Chunk, Chunk.id == Review.chunk_id)
+    query = query.where(*where).order_by(Review.id)
     found = [(ReviewRow(*values), idx) for *values, idx in db.execute(query)]
     rows = {row.id: row for row, _ in found}
     superseded = {row.supersedes for row in rows.values()}

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, case, func, select, update
 
+from db.blind import hidden, hidden_chunks, not_hidden
 from db.rows import StageTrajectory
 from db.session import batches
 from db.stages_store import StagesStore
@@ -45,7 +46,10 @@ class LabelInputs:
 
 
 class SelectionStore(StagesStore):
-    """Reads in batches: memory holds the ids of a selection and one batch of it."""
+    """Reads in batches: memory holds the ids of a selection and one batch of it.
+
+    A selection leaves out what a blind queue hides from the viewer; a run's reads have no viewer.
+    """
 
     def problem_ids(self, dataset: str) -> list[int]:
         """Ids of a data set's problems, ascending."""
@@ -67,6 +71,7 @@ class SelectionStore(StagesStore):
             Trajectory.id.in_(select(chosen.c.id))
         )
         with self.read() as db:
+            query = query.where(*not_hidden(db, self.viewer, Trajectory.id))
             trajectories, chunks = db.execute(query).one()
             return int(trajectories), int(chunks)
 
@@ -75,7 +80,8 @@ class SelectionStore(StagesStore):
         chosen = _selected(**where).subquery()
         query = select(Trajectory.id, Trajectory.problem_id).join(chosen, chosen.c.id == Trajectory.id)
         with self.read() as db:
-            return [(row.id, row.problem_id) for row in db.execute(query.order_by(Trajectory.id))]
+            query = query.where(*not_hidden(db, self.viewer, Trajectory.id)).order_by(Trajectory.id)
+            return [(row.id, row.problem_id) for row in db.execute(query)]
 
     def iterate_trajectories(self, *, batch: int, **where: Any) -> Iterator[list[StageTrajectory]]:
         """Whole trajectories of a selection, ascending by id, ``batch`` at a time; no session stays open between."""
@@ -84,14 +90,16 @@ class SelectionStore(StagesStore):
                 db.scalars(_selected(**where))
             )  # chosen once: what is written meanwhile does not move it
         for start in range(0, len(ids), batch):
-            yield self.stage_trajectories(ids[start : start + batch])
+            if found := self.stage_trajectories(ids[start : start + batch]):
+                yield found
 
     def label_inputs(self, trajectory_ids: Sequence[int]) -> list[LabelInputs]:
-        """Inputs of these trajectories, in their order; a few hundred at a time."""
+        """Inputs of these trajectories, in their order; a few hundred at a time. Unknown and hidden ids are left out."""
         heads: dict[int, Any] = {}
         chunks: dict[int, list[Any]] = defaultdict(list)
         with self.read() as db:
-            for part in batches(trajectory_ids):
+            for batch in batches(trajectory_ids):
+                part = set(batch) - hidden(db, self.viewer, batch)
                 first = func.coalesce(Trajectory.value_prefix_id, Trajectory.prefix_id).label("first")
                 query = select(
                     Trajectory.id, Trajectory.outcome, Trajectory.prefix_id, Trajectory.draw, first
@@ -124,7 +132,8 @@ class SelectionStore(StagesStore):
         """{chunk id: {judge id: verdicts in draw order}}."""
         found: dict[int, dict[int, list[str | None]]] = {}
         with self.read() as db:
-            for part in batches(chunk_ids):
+            for batch in batches(chunk_ids):
+                part = set(batch) - hidden_chunks(db, self.viewer, batch)
                 query = select(Judgment.chunk_id, Judgment.judge_id, Judgment.verdict)
                 for chunk_id, judge_id, verdict in db.execute(
                     query.where(Judgment.chunk_id.in_(part)).order_by(Judgment.draw)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from db.blind import hidden, hidden_prefixes
 from db.errors import StoreValueError
 from db.rows import ChunkRow, NewPrefix, NewRollout, NewTrajectory, PrefixRow, StageTrajectory, TrajectoryHead
 from db.session import StoreBase, batches, columns, insert_new, rows_of
@@ -148,13 +149,17 @@ class StagesStore(StoreBase):
             return sorted(found)[:limit]
 
     def stage_trajectories(self, ids: Sequence[int]) -> list[StageTrajectory]:
-        """Whole trajectories in the order of ``ids`` (unknown ids are left out): ask for a few hundred at a time."""
+        """Whole trajectories in the order of ``ids``: ask for a few hundred at a time.
+
+        Unknown ids are left out, and those that a blind queue hides from the viewer.
+        """
         special = {"problem": Problem.text, "reference": Problem.answer}
         chosen = columns(TrajectoryHead, Trajectory, TrajectoryText, Problem, **special)
         heads: dict[int, TrajectoryHead] = {}
         chunks: dict[int, list[ChunkRow]] = {}
         with self.read() as db:
-            for batch in batches(ids):
+            for part in batches(ids):
+                batch = set(part) - hidden(db, self.viewer, part)
                 query = (
                     select(*chosen).select_from(Trajectory).join(Problem, Problem.id == Trajectory.problem_id)
                 )
@@ -224,8 +229,9 @@ class StagesStore(StoreBase):
     def _outcomes(self, table: Any, prefix_ids: Iterable[int], m: int | None) -> dict[int, dict[str, int]]:
         found: dict[int, dict[str, int]] = {}
         with self.read() as db:
-            for batch in batches(prefix_ids):
-                found |= {prefix_id: {} for prefix_id in batch}
+            for part in batches(prefix_ids):
+                found |= {prefix_id: {} for prefix_id in part}
+                batch = set(part) - hidden_prefixes(db, self.viewer, part)
                 place = func.row_number().over(partition_by=table.prefix_id, order_by=table.draw) - 1
                 ranked = select(table.prefix_id, table.draw, table.outcome, place.label("place"))
                 ranked = ranked.where(table.prefix_id.in_(batch))

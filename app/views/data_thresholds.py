@@ -13,7 +13,7 @@ import streamlit as st
 
 from app.settings import get_settings
 from app.views import data_choice as choice
-from app.widgets.access import get_store
+from app.widgets.access import actor, get_store
 from app.widgets.charts import CONFIG
 from app.widgets.empty import empty_state
 from app.widgets.here import go_here
@@ -61,6 +61,7 @@ def show_thresholds() -> None:
     with st.spinner("Measuring rules", show_time=True):
         table, problem = _measure(
             get_settings().store_url,
+            actor(),
             measured.model_dump_json(),
             float(choice.get("min_confidence")),
             store.totals(),
@@ -96,9 +97,10 @@ def _selection() -> Selection:
 
 @st.cache_data(ttl=300, max_entries=16, show_spinner=False)
 def _measure(
-    store_url: str, select: str, min_confidence: float, totals: object
+    store_url: str, viewer: str, select: str, min_confidence: float, totals: object
 ) -> tuple[SweepTable | None, str]:
-    """Kept for five minutes, for one selection and one state of the store (``totals`` moves with every write)."""
+    """Kept for five minutes, for one pair of eyes, one selection and one state of the store (``totals`` moves with
+    every write)."""
     try:
         return sweep(get_store(), Selection.model_validate_json(select), min_confidence=min_confidence), ""
     except StepWiserError as error:

@@ -17,7 +17,7 @@ from app.views.rewards_address import HOWS, LEVELS, Asked, address, read_asked
 from app.views.rewards_group import Candidate, Group, Solution, Source, candidates, read_group
 from app.views.rewards_hacking import warning_signs
 from app.views.rewards_words import sentences, telescopes, telling_solution
-from app.widgets.access import get_store
+from app.widgets.access import actor, get_store
 from app.widgets.chips import OUTCOMES, outcome_chip
 from app.widgets.empty import empty_state, no_such
 from app.widgets.here import go_here, here_button
@@ -49,7 +49,7 @@ def page() -> None:
             st.error(wrong, icon=":material/link_off:")
         here_button("Start over", {}, key="start-over", icon=":material/restart_alt:")
         return
-    known = _candidates(get_settings().store_url, get_store().counts())
+    known = _candidates(get_settings().store_url, actor(), get_store().counts())
     problem = asked.problem if asked.problem is not None else next((c.problem_id for c in known), None)
     if problem is None:
         _nothing_yet()
@@ -64,8 +64,8 @@ def page() -> None:
 
 
 @st.cache_data(ttl=60, max_entries=4, show_spinner=False)
-def _candidates(store_url: str, counts: dict[str, int]) -> list[Candidate]:
-    """Problems worth showing; looked for again when the store is another or holds other ``counts``."""
+def _candidates(store_url: str, viewer: str, counts: dict[str, int]) -> list[Candidate]:
+    """Problems worth showing to the viewer; looked for again when the store is another or holds other ``counts``."""
     return candidates(get_store())
 
 

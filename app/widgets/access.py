@@ -18,8 +18,9 @@ def _open(url: str) -> Store:
 
 
 def get_store() -> Store:
-    """The store of these settings. Raises StoreError if it cannot be opened."""
-    return _open(get_settings().store_url)
+    """The store of these settings for the eyes of whoever is in front of the page: its reads leave out what a blind
+    queue hides from them. Raises StoreError if it cannot be opened, or for somebody not signed in."""
+    return _open(get_settings().store_url).seen_by(actor())
 
 
 def signing_in() -> bool:
@@ -37,5 +38,5 @@ def actor() -> str:
     if not signing_in():
         return get_settings().actor
     if not signed_in():
-        raise StoreError("nothing was written: sign in first")
+        raise StoreError("nothing was read or written: sign in first")
     return f"{st.user['sub']} @ {st.user['iss']}"[:200]
