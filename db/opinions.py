@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, case, delete, insert, select
 
+from db.crossings import OF_OPINIONS, OF_VOTES, kept
 from db.session import batches, columns, rows_of, upsert
 from db.tables import ChunkOpinion, ChunkVote, Review
 from db.totals import in_force
@@ -87,24 +88,23 @@ def kept_opinions(db: Connection, chunk_ids: Iterable[int]) -> dict[int, Opinion
 
 
 def refresh_opinions(db: Connection, chunk_ids: Iterable[int]) -> None:
-    """Bring the cache of these chunks up to date with their reviews."""
+    """Bring the cache of these chunks up to date with their reviews, and the totals with the cache."""
     ids = list(chunk_ids)
     now = opinions(db, ids)
-    for batch in batches([chunk_id for chunk_id in ids if chunk_id not in now]):
-        db.execute(delete(ChunkOpinion).where(ChunkOpinion.chunk_id.in_(batch)))
-    if now:
-        names = [name for name in Opinion.__dataclass_fields__ if name != "chunk_id"]
-        db.execute(
-            upsert(db, ChunkOpinion, ["chunk_id"], names), [opinion.__dict__ for opinion in now.values()]
-        )
+    with kept(db, ids, OF_OPINIONS):
+        for batch in batches([chunk_id for chunk_id in ids if chunk_id not in now]):
+            db.execute(delete(ChunkOpinion).where(ChunkOpinion.chunk_id.in_(batch)))
+        if now:
+            names = [name for name in Opinion.__dataclass_fields__ if name != "chunk_id"]
+            statement = upsert(db, ChunkOpinion, ["chunk_id"], names)
+            db.execute(statement, [opinion.__dict__ for opinion in now.values()])
 
 
 def refresh_votes(db: Connection, chunk_ids: Iterable[int]) -> None:
-    """Bring the cache of votes on these chunks up to date with the judgments."""
+    """Bring the cache of votes on these chunks up to date with the judgments, and the totals with the cache."""
     from db.labels_store import votes_query
 
     for batch in batches(chunk_ids):
-        db.execute(delete(ChunkVote).where(ChunkVote.chunk_id.in_(batch)))
         rows = [
             {
                 "chunk_id": chunk_id,
@@ -116,8 +116,10 @@ def refresh_votes(db: Connection, chunk_ids: Iterable[int]) -> None:
             }
             for chunk_id, judge_id, positive, negative, total in db.execute(votes_query(chunk_ids=batch))
         ]
-        if rows:
-            db.execute(insert(ChunkVote), rows)
+        with kept(db, batch, OF_VOTES):
+            db.execute(delete(ChunkVote).where(ChunkVote.chunk_id.in_(batch)))
+            if rows:
+                db.execute(insert(ChunkVote), rows)
 
 
 def majority(positive: int, negative: int) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, insert, select
 
 from db.column_types import TokenIds, UtcDateTime
+from db.crossings import OF_LABELS, kept
 from db.errors import SnapshotError
 from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
@@ -148,7 +149,10 @@ class _Loader:
         if name == "judges":
             for _, values in pairs:
                 values["name"] = self._judge_name(values)
-        new = self._insert(table, [values for _, values in pairs])
+        given = [values for _, values in pairs]
+        labelled = {values["chunk_id"] for values in given} if name == "chunk_labels" else set()
+        with kept(self.db, labelled, OF_LABELS):
+            new = self._insert(table, given)
         self.loaded.added[name] += len(new)
         if name == "judgments":
             self.judged.update(values["chunk_id"] for _, values in pairs)

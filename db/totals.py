@@ -1,7 +1,8 @@
 """Counts that pages show without a scan: changed in the transaction that changes what they count, and recounted.
 
 Names: problems by dataset; trajectories by outcome, dataset and policy; chunks; rollouts by outcome; judgments by
-verdict; labels of each rule; Q lost (n: chunks with a known drop) and gained by chunk position; reviewed chunks and trajectories.
+verdict; labels of each rule; Q lost (n: chunks with a known drop) and gained by chunk position; reviewed chunks and
+trajectories; and what labels, judges and people say against each other (crossings).
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def in_force(review: Any = Review) -> Any:
 
 def recount(db: Connection) -> dict[tuple[str, str], tuple[int, float]]:
     """All totals from the rows themselves (full scans: for ``db check`` and repairs)."""
+    from db.crossings import recount_crossings
+
     counted: dict[tuple[str, str], tuple[int, float]] = {}
 
     def count(name: str, key: Any, *joins: Any) -> None:
@@ -114,6 +117,7 @@ def recount(db: Connection) -> dict[tuple[str, str], tuple[int, float]]:
         .where(in_force())
     )
     counted[("reviewed", "trajectories")] = (trajectories or 0, 0.0)
+    counted |= recount_crossings(db)
     return {key: value for key, value in counted.items() if value[0]}
 
 
@@ -121,14 +125,28 @@ class TotalsStore(StoreBase):
     """Reading and rebuilding the totals."""
 
     def totals(self) -> dict[str, dict[str, tuple[int, float]]]:
-        """{name: {key: (n, amount)}}: one read of a small table."""
+        """{name: {key: (n, amount)}} of all but the many-keyed ones (pairs, judged): one read of a small table."""
+        many = (Total.name == "pairs") | Total.name.startswith("judged/")
+        return self._totals(~many)
+
+    def pairs(self) -> dict[str, int]:
+        """{values before and after, as ``db.crossings`` writes them: chunks that have them}."""
+        found = self._totals(Total.name == "pairs").get("pairs", {})
+        return {key: n for key, (n, _) in found.items()}
+
+    def judged_by_position(self, rule: str) -> dict[int, dict[str, int]]:
+        """{judge id: {``POSITION/+-``: chunks}}: a rule's labels (``rel_ratio``, …) against each judge's majority."""
+        found = self._totals(Total.name.startswith(f"judged/{rule}/", autoescape=True))
+        return {
+            int(name.rpartition("/")[2]): {key: n for key, (n, _) in keys.items()}
+            for name, keys in found.items()
+        }
+
+    def _totals(self, where: Any) -> dict[str, dict[str, tuple[int, float]]]:
         found: dict[str, dict[str, tuple[int, float]]] = {}
+        chosen = select(Total.name, Total.key, Total.n, Total.amount).where(Total.n != 0, where)
         with self.read() as db:
-            for name, key, n, amount in db.execute(
-                select(Total.name, Total.key, Total.n, Total.amount)
-                .where(Total.n != 0)
-                .order_by(Total.name, Total.key)
-            ):
+            for name, key, n, amount in db.execute(chosen.order_by(Total.name, Total.key)):
                 found.setdefault(name, {})[key] = (n, amount)
         return found
 

@@ -11,16 +11,19 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import Column, MetaData, Table, insert, inspect, select, text
 
+from db.check import check
 from db.connect import connect
 from db.errors import StoreOutdatedError, StoreReadOnlyError
 from db.migrate import CONFIGURE, alembic_config, check_current, current_revision, head_revision, upgrade
+from db.rows import Label
 from db.store import Store, open_store
 from db.tables import Base
-from tests.store_world import BACKENDS, add_problem, fresh_url
+from tests.store_world import BACKENDS, add_problem, filled, fresh_store, fresh_url
 
 ROOT = Path(__file__).resolve().parents[1]
+NEW_TOTALS = ("pairs", "judged", "people", "opinions", "flags")
 
 
 @pytest.fixture(params=BACKENDS)
@@ -123,3 +126,59 @@ def test_a_store_of_the_release_before_keeps_its_rows(url: str):
     assert list(store.metrics(1)) == ["loss"]
     child = store.create_run("sample", {}, "ann", parent_id=1)
     assert [r.id for r in store.children(1)] == [child]
+
+
+def test_caches_and_totals_of_a_store_of_the_release_before_are_filled(url: str, tmp_path: Path):
+    with fresh_store("sqlite", tmp_path) as now:
+        ids = filled(now)
+        values = {
+            "before_k": 8,
+            "before_n": 16,
+            "q_before": 0.5,
+            "drop": 0.25,
+            "abs_q": "+",
+            "rel_ratio": "-",
+        }
+        values |= {"after_k": 4, "after_n": 16, "q_after": 0.25, "rel_ratio_conf": 0.9}
+        now.put_labels([Label(ids["chunk"], **values)])
+        now.add_review(ids["chunk"], "c1", "cid", 1)
+        now.add_review(
+            ids["chunk"],
+            "d1",
+            "ann",
+            -1,
+            kind="adjudication",
+            supersedes=now.chain_head(ids["chunk"], "ann").id,
+        )  # type: ignore[union-attr]
+        engine = connect(url)
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), "0002")
+        caches = ("totals", "chunk_votes", "chunk_opinions")
+        kept = {}
+        with now.read() as source, engine.begin() as target:
+            old = MetaData()
+            old.reflect(target)
+            for table in Base.metadata.sorted_tables:
+                if table.name not in old.tables or table.name == "alembic_version":
+                    continue
+                rows = [dict(row._mapping) for row in source.execute(select(table))]
+                if table.name == "totals":  # what that release kept
+                    rows = [row for row in rows if row["name"].split("/")[0] not in NEW_TOTALS]
+                there = old.tables[table.name].c.keys()
+                thin = Table(
+                    table.name, MetaData(), *(Column(c.name, c.type) for c in table.c if c.name in there)
+                )
+                if rows:
+                    target.execute(
+                        insert(thin), [{k: v for k, v in row.items() if k in there} for row in rows]
+                    )
+            for name in caches:
+                kept[name] = sorted(map(tuple, source.execute(select(Base.metadata.tables[name]))), key=str)
+        upgrade(engine)
+        with engine.connect() as connection:
+            for name in caches:
+                found = connection.execute(select(Base.metadata.tables[name]))
+                assert sorted(
+                    (row for row in map(tuple, found) if row[2] != 0 or name != "totals"), key=str
+                ) == [row for row in kept[name] if row[2] != 0 or name != "totals"], name
+        assert check(Store(engine)) == []

@@ -158,6 +158,7 @@ def upgrade() -> None:
 
     _add_columns()
     _count_what_is_there()
+    _count_crossings()
     if op.get_bind().dialect.name == "sqlite":
         for statement in (*_full_text("chunk_fts", "chunks", "text"), *_full_text("rationale_fts", "judgments", "rationale"), *_full_text("comment_fts", "reviews", "comment")):
             op.execute(statement)
@@ -204,6 +205,39 @@ def _count_what_is_there() -> None:
             WHERE NOT EXISTS (SELECT 1 FROM reviews AS later WHERE later.supersedes = head.id)
             GROUP BY said.chunk_id) AS counted
         LEFT JOIN (SELECT id, verdict AS decided FROM reviews) AS adjudication ON adjudication.id = last"""
+    )
+
+
+def _count_crossings() -> None:
+    """Totals of what labels, judges and people say against each other (db.crossings), from what the store holds."""
+    rules = ("abs_q", "rel_effective", "rel_ratio")
+    op.execute(
+        """INSERT INTO totals (name, key, n, amount)
+        SELECT 'pairs', before_k || '/' || before_n || ' ' ||
+            CASE WHEN after_exact IS NULL THEN after_k || '/' || after_n ELSE '=' || after_exact END, count(*), 0
+        FROM chunk_labels
+        WHERE "drop" IS NOT NULL AND before_n > 0 AND (after_n > 0 OR after_exact IS NOT NULL)
+        GROUP BY 2"""
+    )
+    for rule in rules:
+        op.execute(
+            f"""INSERT INTO totals (name, key, n, amount)
+            SELECT 'judged/{rule}/' || v.judge_id, CASE WHEN c.idx > 31 THEN 31 ELSE c.idx END || '/' || l.{rule} ||
+                CASE v.verdict WHEN 'positive' THEN '+' WHEN 'negative' THEN '-' ELSE '0' END, count(*), 0
+            FROM chunk_votes AS v JOIN chunks AS c ON c.id = v.chunk_id JOIN chunk_labels AS l ON l.chunk_id = c.id
+            WHERE l.{rule} IS NOT NULL GROUP BY 1, 2"""
+        )
+        op.execute(
+            f"""INSERT INTO totals (name, key, n, amount)
+            SELECT 'people/{rule}', l.{rule} || o.verdict ||
+                CASE WHEN l.{rule}_conf >= 0.9 THEN '/sure' ELSE '/unsure' END, count(*), 0
+            FROM chunk_opinions AS o JOIN chunk_labels AS l ON l.chunk_id = o.chunk_id
+            WHERE l.{rule} IS NOT NULL AND o.verdict IS NOT NULL GROUP BY 2"""
+        )
+    op.execute(
+        """INSERT INTO totals (name, key, n, amount)
+        SELECT 'opinions', coalesce(verdict, CASE WHEN disputed THEN 'disputed' ELSE 'none' END), count(*), 0
+        FROM chunk_opinions GROUP BY 2"""
     )
 
 
