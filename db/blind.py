@@ -87,6 +87,18 @@ def hidden_problems(db: Connection, viewer: str | None, problem_ids: Iterable[in
     return found
 
 
+def hidden_with_siblings(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) -> set[int]:
+    """Those of the trajectories that are hidden from the viewer, or are solutions of a problem with a hidden one."""
+    found: set[int] = set()
+    if viewer is None or not is_blind(db, viewer):
+        return found
+    problems = select(Trajectory.problem_id).where(Trajectory.id.in_(hidden_query(viewer)))
+    for batch in batches(trajectory_ids):
+        query = select(Trajectory.id).where(Trajectory.id.in_(batch), Trajectory.problem_id.in_(problems))
+        found.update(db.scalars(query))
+    return found
+
+
 def hidden_prefixes(db: Connection, viewer: str | None, prefix_ids: Iterable[int]) -> set[int]:
     """Those of the prefixes that a hidden solution starts from or passes through, shared with others or not."""
     found: set[int] = set()

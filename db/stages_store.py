@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from db.blind import hidden, hidden_prefixes
+from db.blind import hidden_prefixes, hidden_with_siblings
 from db.errors import StoreValueError
 from db.rows import ChunkRow, NewPrefix, NewRollout, NewTrajectory, PrefixRow, StageTrajectory, TrajectoryHead
 from db.session import StoreBase, batches, columns, insert_new, rows_of
@@ -151,7 +151,8 @@ class StagesStore(StoreBase):
     def stage_trajectories(self, ids: Sequence[int]) -> list[StageTrajectory]:
         """Whole trajectories in the order of ``ids``: ask for a few hundred at a time.
 
-        Unknown ids are left out, and those that a blind queue hides from the viewer.
+        Unknown ids are left out, and, for a viewer, solutions of problems of which a blind queue hides one: their
+        reference would give it away.
         """
         special = {"problem": Problem.text, "reference": Problem.answer}
         chosen = columns(TrajectoryHead, Trajectory, TrajectoryText, Problem, **special)
@@ -159,7 +160,7 @@ class StagesStore(StoreBase):
         chunks: dict[int, list[ChunkRow]] = {}
         with self.read() as db:
             for part in batches(ids):
-                batch = set(part) - hidden(db, self.viewer, part)
+                batch = set(part) - hidden_with_siblings(db, self.viewer, part)
                 query = (
                     select(*chosen).select_from(Trajectory).join(Problem, Problem.id == Trajectory.problem_id)
                 )
