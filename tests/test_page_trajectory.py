@@ -9,11 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.settings import get_settings
-from app.views.trajectory import page_start
-from app.widgets.value_curve import BELOW, biggest_drop, describe, summary, value_figure
+from app.views.trajectory_shown import page_start
 from db.rows import NewJudgment
 from db.store import Store, open_store
-from engine.values import UNKNOWN, Value
 from tests.filled_store import Filled, filled_store
 
 MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
@@ -68,7 +66,7 @@ def test_without_a_chunk_the_biggest_drop_is_selected(
     said = words(app)
     assert "Chunk 2 " in said and "wrong" in said
     assert "She gives away 4" in said
-    assert "rel-effective" in said and "confidence" in said
+    assert "rel-effective" in said and "% sure" in said
     assert "1 + / 3 −" in said  # the sharp judge's vote on the slip
 
 
@@ -81,10 +79,8 @@ def test_only_the_open_rationale_and_rollout_are_sent(
     rollout = store.rollouts_of(chunk.prefix_id)[0]
     closed = words(open_at(traj=ids.sampled[2], chunk=1))
     assert closed.count("carry out one operation") == 2  # one for each judge, of eight judgments
-    assert "draw 0," not in closed
-    assert f"Rollout {rollout.id}: draw 0," in words(
-        open_at(traj=ids.sampled[2], chunk=1, rollout=rollout.id)
-    )
+    assert f"**Rollout {rollout.id}**" not in closed
+    assert f"**Rollout {rollout.id}**" in words(open_at(traj=ids.sampled[2], chunk=1, rollout=rollout.id))
 
 
 def test_a_discriminative_judge_shows_its_score_in_place_of_a_rationale(
@@ -200,25 +196,3 @@ def test_fifty_chunks_a_page(open_at: Open, filled: tuple[Store, str, Filled]) -
     app = open_at(traj=filled[2].long, chunk=119)
     assert len([b for b in app.button if b.key and b.key.startswith("select-")]) == 20
     assert [page_start(i) for i in (None, 0, 49, 50, 119)] == [0, 0, 0, 50, 100]
-
-
-def test_the_curve_marks_the_biggest_drop_and_leaves_unknown_values_out() -> None:
-    values = [Value(12, 16), UNKNOWN, Value(13, 16), Value(2, 16), Value(exact=False)]
-    assert biggest_drop(values) == (2, 11 / 16)
-    figure = value_figure(values, ["+", None, "-", "-"], 2, dark=False)
-    line, drop, unknown, points = figure.data
-    assert line.y[1] is None and tuple(drop.x) == (2, 3)
-    assert (tuple(unknown.x), tuple(unknown.y), unknown.marker.symbol) == ((1,), (BELOW,), ("circle-open",))
-    assert unknown.error_y.array is None
-    assert tuple(points.x) == (0, 2, 3, 4)
-    assert points.marker.symbol == ("circle", "circle", "triangle-down", "diamond")
-    assert points.error_y.array[3] == points.error_y.arrayminus[3] == 0
-    assert "2 of 16 correct = 0.12, 95 % interval 0.03 to 0.34" in points.text[2]
-    assert "−0.69" in figure.layout.annotations[0].text
-    assert "biggest drop is 0.69 at chunk 2" in summary(values)
-
-
-def test_a_curve_that_never_falls_has_no_drop() -> None:
-    assert biggest_drop([Value(1, 4), Value(1, 4), Value(exact=True)]) is None
-    assert biggest_drop([UNKNOWN, UNKNOWN]) is None
-    assert describe(Value(8, 16, errors=4)) == "value unknown (4 of 20 not graded)"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.widgets.value_curve import DARK, LIGHT, Palette
+from app.widgets.palette import DARK, LIGHT, Palette
 
 CONFIG = {"displayModeBar": False}
 MOST_POINTS = 400
@@ -21,6 +21,8 @@ LINE_COLOURS = {
     "dark": ("#7fb0e0", "#ef8354", "#3fb68f", "#ab93dc", "#d9a93b", "#a9b0b8"),
 }
 """Colours of lines on one figure: the theme's, told apart in every common kind of colour blindness; dashes too."""
+HATCHES = {"bad": "/", "warn": ".", "line": "\\"}
+"""Hatching of a tone, so that it is told from the others without its colour."""
 AMBER, QUIET = {"light": "#b07d12", "dark": "#d9a93b"}, {"light": "#c9c9c2", "dark": "#4a515a"}
 
 
@@ -66,7 +68,16 @@ def share_bars(bars: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -
             x=shares,
             name=part.name,
             orientation="h",
-            marker={"color": tones[part.tone], "line": {"width": 1, "color": own.paper}},
+            marker={
+                "color": tones[part.tone],
+                "line": {"width": 1, "color": own.paper},
+                "pattern": {
+                    "shape": HATCHES.get(part.tone, ""),
+                    "fgcolor": own.paper,
+                    "size": 7,
+                    "solidity": 0.16,
+                },
+            },
             text=[f"{share:.0%}" if share >= 0.06 else "" for share in shares],
             textposition="inside",
             insidetextanchor="middle",
@@ -80,7 +91,7 @@ def share_bars(bars: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -
         height=70 + 46 * len(bars),
         bargap=0.35,
         legend={"traceorder": "normal"},
-        **_frame(own),
+        **frame(own),
     )
     figure.update_layout(legend={"orientation": "h", "y": -0.05, "yanchor": "top", "x": 0})
     figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})
@@ -106,7 +117,7 @@ def lost_and_gained(rows: Sequence[tuple[str, float, float, int]]) -> go.Figure:
             customdata=n,
             hovertemplate=f"chunk %{{x}}: %{{y:+.3f}} {name} a chunk, n = %{{customdata:,}}<extra></extra>",
         )
-    figure.update_layout(barmode="relative", height=270, bargap=0.25, **_frame(own))
+    figure.update_layout(barmode="relative", height=270, bargap=0.25, **frame(own))
     figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
     figure.update_xaxes(title={"text": "chunk", "standoff": 4}, type="category", showgrid=False)
     figure.update_yaxes(gridcolor=own.grid, zerolinecolor=own.ink, tickformat="+.2f", nticks=6)
@@ -185,7 +196,7 @@ def curves(
             + (f" ({said})" if window else "")
             + "<extra>%{fullData.name}</extra>",
         )
-    figure.update_layout(height=height, showlegend=len(lines) > 1, **_frame(own, top=top))
+    figure.update_layout(height=height, showlegend=len(lines) > 1, **frame(own, top=top))
     figure.update_layout(
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 11}}
     )
@@ -230,7 +241,7 @@ def measures(rows: Sequence[Measure]) -> go.Figure:
             hovertemplate="%{y}: %{x:.1%}%{customdata}<extra></extra>",
         )
     )
-    figure.update_layout(height=60 + 52 * len(rows), showlegend=False, **_frame(own, top=16))
+    figure.update_layout(height=60 + 52 * len(rows), showlegend=False, **frame(own, top=16))
     low = min([0.4, *(row.low if row.low is not None else row.value for row in rows)])
     figure.update_xaxes(
         range=[max(0.0, low - 0.1), 1.02], tickformat=".0%", gridcolor=own.grid, zeroline=False
@@ -239,7 +250,8 @@ def measures(rows: Sequence[Measure]) -> go.Figure:
     return figure
 
 
-def _frame(own: Palette, top: int = 6) -> dict[str, object]:
+def frame(own: Palette, top: int = 6) -> dict[str, object]:
+    """Layout that every figure has: no paper of its own, narrow margins, no dragging."""
     return {
         "margin": {"l": 8, "r": 8, "t": top, "b": 8},
         "paper_bgcolor": "rgba(0,0,0,0)",

@@ -13,6 +13,7 @@ import streamlit as st
 from app.widgets.address import go
 from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.evidence import fraction_words
+from app.widgets.hits import hits
 from app.widgets.safe_text import show_text
 from db.reads_trajectory import ChunkView
 from engine.values import Value
@@ -22,11 +23,14 @@ _BARE_TAG = "<chunk>"
 
 @dataclass(frozen=True)
 class Signs:
-    """What a card says of its chunk. ``votes``: each judge's (positive, negative, none); ``reviews``: in force."""
+    """What a card says of its chunk. ``label`` under the parameters shown, ``usual`` under the usual ones;
+    ``votes``: each judge's (positive, negative, none); ``reviews``: in force."""
 
     before: Value
     after: Value
     label: str | None
+    usual: str | None
+    sure: float | None
     votes: Mapping[str, tuple[int, int, int]]
     reviews: Sequence[int | None]
 
@@ -34,8 +38,12 @@ class Signs:
         """The signs as chips in one line of markdown."""
         parts = []
         if self.label is not None or (self.after.known and self.before.known):
-            parts.append(label_chip(self.label))
+            parts.append(label_chip(self.label, "" if self.sure is None else f"{self.sure:.0%}"))
             parts.append(f":small[{fraction_words(self.before)} → {fraction_words(self.after)}]")
+        if self.label != self.usual:
+            parts.append(
+                chip("orange", "swap_vert", f"usually {'−' if self.usual == '-' else self.usual or 'none'}")
+            )
         parts += [_vote(*counts) for counts in self.votes.values()]
         against = {"+": -1, "-": 1}.get(self.label or "")
         if any(_sign(*counts) == against for counts in self.votes.values()):
@@ -57,8 +65,10 @@ def _vote(positive: int, negative: int, none: int) -> str:
     return f":{colour}[:material/{icon}: :small[{n}/{total}]]"
 
 
-def chunk_card(chunk: ChunkView, signs: Signs, *, selected: bool, raw: bool, trajectory_id: int) -> None:
-    """The card of one chunk; its button shows it in detail."""
+def chunk_card(
+    chunk: ChunkView, signs: Signs, *, selected: bool, raw: bool, trajectory_id: int, find: str = ""
+) -> None:
+    """The card of one chunk; its button shows it in detail. ``find``: words to mark."""
     idx = chunk.idx
     with st.container(border=True, horizontal=True, wrap=False, gap="small", key=f"chunk-{idx}"):
         st.button(
@@ -75,4 +85,4 @@ def chunk_card(chunk: ChunkView, signs: Signs, *, selected: bool, raw: bool, tra
             between = chunk.lead.replace(_BARE_TAG, "").strip()
             if between:
                 show_text(between, raw=raw)
-            show_text(chunk.text, raw=raw)
+            show_text(chunk.text, raw=raw, marks=hits(chunk.text, find), colour="blue")

@@ -1,39 +1,49 @@
-"""What speaks for and against a chunk: its labels under the three rules, the judges, the rollouts after it.
+"""Why a chunk's label is what it is: the three rules' comparisons with the numbers put in, and how sure each is.
 
-Only the one rationale and the one rollout that are open are sent to the browser. Not here: reviews.
+Not here: what judges say (``judges_shown``), the rollouts (``rollouts_shown``), reviews (``review_card``).
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import cast
 
 import streamlit as st
 
-from app.widgets.address import RUNS, go, new_run
-from app.widgets.chips import chip, label_chip, outcome_chip, verdict_chip
-from app.widgets.safe_text import code, escape_line, show_text
+from app.widgets.address import RUNS, Rules, new_run
+from app.widgets.chips import label_chip
 from app.widgets.value_curve import describe
-from db.reads_trajectory import JudgmentView, RolloutView, RolloutWhole
-from engine.judge import Verdict, vote
-from engine.labels import DEFAULT_RULES, Rule, flip_gamma, label_all
+from engine.labels import Rule, flip_alpha, flip_gamma, label_all
 from engine.values import Value
 
-_TAGS = re.compile(r"(?:\s*</?chunk>\s*)+")
-MOST_GROUPS = 12
-MOST_DRAWS = 48
-_ORDER = ("correct", "wrong", "unparsed", "truncated", "error")
-_MARKS = {"positive": "+", "negative": "−", None: "no verdict"}
+_FARTHEST = 4
+"""A γ or α beyond this is nobody's choice, and that a label turns there is not worth saying."""
 
 
 def fraction_words(value: Value) -> str:
-    """A value in a few signs: ``13/16``, ``1 (graded)`` or ``unknown``."""
+    """A value in a few signs: ``13/16``, ``1 (graded)``, ``1/5 of 16`` (stopped) or ``unknown``."""
     if value.exact is not None:
         return f"{int(value.exact)} (graded)"
+    if value.left:
+        return f"{value.successes}/{value.n} of {value.n + value.errors + value.left}"
     return f"{value.successes}/{value.n}" if value.known else "unknown"
+
+
+def moved_words(before: Value, after: Value) -> str:
+    """The two values around a chunk and how far Q moved: ``9/16 → 4/16 (−0.31)``; empty where both are unknown."""
+    if not (before.known or after.known or before.left or after.left):
+        return ""
+    by = ""
+    if before.q is not None and after.q is not None:
+        step = float(after.q - before.q)
+        by = f" ({'−' if step < 0 else '+'}{abs(step):.2f})" if step else " (±0)"
+    return f"{fraction_words(before)} → {fraction_words(after)}{by}"
+
+
+def rule_words(rule: Rule) -> str:
+    """The rule's parameters in words: ``γ = 0.8``."""
+    if rule.gamma is not None:
+        return f"γ = {_n(rule.gamma)}"
+    return f"α = {_n(rule.alpha)}, n = {rule.n}" if rule.alpha is not None else ""
 
 
 def why(rule: Rule, before: Value, after: Value) -> str:
@@ -58,157 +68,45 @@ def _n(value: Fraction) -> str:
     return f"{float(value):.2f}".rstrip("0").rstrip(".") or "0"
 
 
-def show_labels(before: Value, after: Value) -> None:
-    """The three rules' labels of the chunk between two values, how sure each is, and why."""
-    given = label_all(before, after, DEFAULT_RULES)
+def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -> None:
+    """The three rules' labels of the chunk between two values, how sure each is, why, and where each would flip."""
+    given = label_all(
+        before, after, [rules.shown, *(rule for rule in reversed(rules.all) if rule != rules.shown)]
+    )
     if all(one.label is None for one in given.values()):
         st.caption("No labels: a value before or after this chunk is unknown.")
-        return
-    rows = ["| rule | label | confidence | because |", "|---|---|---|---|"]
-    for rule, one in given.items():
-        sure = "" if one.confidence is None else f"{one.confidence:.0%}"
-        rows.append(f"| {rule.name} | {label_chip(one.label)} | {sure} | {why(rule, before, after)} |")
-    st.markdown("\n".join(rows))
-    flip = flip_gamma(before, after)
-    turns = f" rel-ratio turns at γ\\* = {float(flip):.2f}." if flip is not None else ""
-    st.caption(
-        f"Values {fraction_words(before)} → {fraction_words(after)}. Confidence: how likely fresh rollouts of the "
-        f"same number give the same label.{turns}"
-    )
-
-
-def show_judges(
-    judgments: Sequence[JudgmentView], label: str | None, *, trajectory_id: int, raw: bool
-) -> None:
-    """Each judge's vote on the chunk and one of its rationales; ``label``: rel-ratio's, to say who disagrees."""
-    if not judgments:
-        st.caption("No judge has read this chunk. A judge run adds rationales and verdicts.")
+    else:
+        lines = []
+        for rule, one in given.items():
+            name = f"**{rule.name}**" if rule == rules.shown else rule.name
+            parameters = f" :small[:gray[{rule_words(rule)}]]" if rule_words(rule) else ""
+            sure = f" · {one.confidence:.0%} sure" if one.confidence is not None else ""
+            lines.append(f"{label_chip(one.label)} {name}{parameters}{sure} · {why(rule, before, after)}")
+        with st.container(gap="xxsmall"):
+            for line in lines:
+                st.markdown(line)
+        st.caption(
+            "Sure: how likely fresh rollouts of the same number give the same label."
+            + _turns(before, after, rules)
+        )
+    unfinished = [value for value in (before, after) if value.left or (value.errors and not value.known)]
+    for value in unfinished:
+        st.caption(f":material/hourglass_disabled: {describe(value)}")
+    if unfinished:
         st.page_link(
             RUNS,
-            label="Judge this trajectory",
-            icon=":material/gavel:",
-            query_params=new_run("judge", trajectory_id),
-        )
-        return
-    by_judge: dict[int, list[JudgmentView]] = defaultdict(list)
-    for judgment in judgments:
-        by_judge[judgment.judge_id].append(judgment)
-    for drawn in by_judge.values():
-        with st.container(border=True, gap="xsmall"):
-            _show_judge(drawn, label, raw=raw)
-
-
-def _show_judge(drawn: Sequence[JudgmentView], label: str | None, *, raw: bool) -> None:
-    counts = Counter(j.verdict for j in drawn)
-    majority = vote(cast("list[Verdict | None]", [j.verdict for j in drawn]))
-    tally = f"{counts['positive']} + / {counts['negative']} −"
-    tally += f" / {counts[None]} none" if counts[None] else ""
-    agrees = {"+": "positive", "-": "negative"}.get(label or "")
-    differs = (
-        chip("orange", "call_split", "differs from rel-ratio")
-        if majority and agrees not in (None, majority)
-        else ""
-    )
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{escape_line(drawn[0].judge, limit=60)}** {verdict_chip(majority, tally)} {differs}")
-        default = next((j.draw for j in drawn if j.verdict == majority), drawn[0].draw)
-        verdicts = {j.draw: j.verdict for j in drawn}
-        chosen = st.pills(
-            "Rationale",
-            [j.draw for j in drawn][:MOST_DRAWS],
-            default=default,
-            format_func=lambda draw: f"{draw} {_MARKS[verdicts[draw]]}",
-            key=f"rationale-{drawn[0].id}",
-            label_visibility="collapsed",
-        )
-    for judgment in drawn:
-        if judgment.draw != chosen:
-            continue
-        if judgment.score is not None:
-            st.progress(
-                judgment.score, text=f"p(+) {judgment.score:.2f}: this judge gives a score and writes nothing"
-            )
-        else:
-            show_text(judgment.rationale, raw=raw)
-            if judgment.finish_reason != "stop":
-                st.caption(f"ended by: {escape_line(judgment.finish_reason)}, {judgment.n_tokens} tokens")
-
-
-def show_rollouts(
-    rollouts: Sequence[RolloutView],
-    value: Value,
-    where: tuple[int, int],
-    opened: int | None,
-    read: Callable[[int], RolloutWhole | None],
-    *,
-    raw: bool,
-) -> None:
-    """Rollouts of the prefix after a chunk by outcome and answer; ``where``: (trajectory, chunk); ``opened``: an id.
-
-    ``read`` gives a rollout whole by its id, and is called only for the one that is open.
-    """
-    if not rollouts:
-        _no_rollouts(value)
-        return
-    groups: dict[tuple[str, str | None], list[RolloutView]] = defaultdict(list)
-    for rollout in rollouts:
-        groups[rollout.outcome, rollout.answer].append(rollout)
-    ordered = sorted(groups.items(), key=lambda item: (_ORDER.index(item[0][0]), -len(item[1])))
-    for place, ((outcome, answer), drawn) in enumerate(ordered[:MOST_GROUPS]):
-        _show_group(place, outcome, answer, drawn, where, opened)
-    rest = sum(len(drawn) for _, drawn in ordered[MOST_GROUPS:])
-    if rest:
-        st.caption(f"… and {rest} more with {len(ordered) - MOST_GROUPS} other answers.")
-    if len(rollouts) < value.n + value.errors:
-        st.caption(f"The first {len(rollouts)} of {value.n + value.errors} rollouts are listed.")
-    if opened is None:
-        return
-    row = next((r for r in rollouts if r.id == opened), None)
-    if row is None:
-        st.error(f"There is no rollout {opened} after chunk {where[1]} of trajectory {where[0]}.")
-        return
-    text = read(row.id)
-    assert text is not None, "rollouts are never deleted"
-    with st.container(border=True, gap="xsmall"):
-        st.caption(
-            f"Rollout {row.id}: draw {row.draw}, {row.n_tokens} tokens, seed {text.seed}, "
-            f"ended by {escape_line(row.finish_reason)}" + ("" if raw else "; a paragraph is a chunk")
-        )
-        show_text(text.text if raw else _TAGS.sub("\n\n", text.text).strip("\n"), raw=raw)
-
-
-def _show_group(
-    place: int,
-    outcome: str,
-    answer: str | None,
-    drawn: Sequence[RolloutView],
-    where: tuple[int, int],
-    opened: int | None,
-) -> None:
-    key = f"rollouts-{where[0]}-{where[1]}-{place}"
-    st.session_state[key] = next((r.id for r in drawn if r.id == opened), None)
-    draws = {r.id: r.draw for r in drawn}
-
-    def open_one() -> None:
-        go(*where, st.session_state[key])
-
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        said = code(answer) if answer is not None else ""
-        st.markdown(f"{outcome_chip(outcome)} **{len(drawn)} ×** {said}")
-        st.pills(
-            "Read a rollout",
-            list(draws)[:MOST_DRAWS],
-            format_func=lambda rollout_id: f"{draws[rollout_id]}",
-            key=key,
-            on_change=open_one,
-            label_visibility="collapsed",
+            label="Top up its rollouts",
+            icon=":material/add_chart:",
+            query_params=new_run("rollout", trajectory_id),
         )
 
 
-def _no_rollouts(value: Value) -> None:
-    if value.exact is not None:
-        st.caption(
-            f"The solution ends here: {describe(value)}. A finished solution is graded, not rolled out."
-        )
-    else:
-        st.caption("None yet. A rollout run shows how often the policy still reaches the answer from here.")
+def _turns(before: Value, after: Value, rules: Rules) -> str:
+    """Where the two rules with a parameter would give this chunk the other label."""
+    said = []
+    if (gamma := flip_gamma(before, after)) is not None and gamma <= _FARTHEST:
+        said.append(f"rel-ratio says + below γ\\* = {float(gamma):.2f}")
+    n = rules.rel_effective.n or 1
+    if (alpha := flip_alpha(before, after, n)) is not None and alpha <= _FARTHEST:
+        said.append(f"rel-effective says + below α\\* = {float(alpha):.2f} (n = {n})")
+    return f" {'; '.join(said)}." if said else ""

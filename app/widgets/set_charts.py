@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.widgets.charts import colours, palette
-from app.widgets.value_curve import Palette
+from app.widgets.palette import Palette
 from training.sets.frozen import Balance
 from training.sets.sweep import SweepRow
 

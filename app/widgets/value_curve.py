@@ -1,58 +1,28 @@
-"""The Q curve of a trajectory: value at prefix 0..H with intervals, biggest drop marked, one chunk selected.
+"""The Q curve of a trajectory: value at prefix 0..H with its interval band, biggest drop, one chunk selected.
 
-Point k is the value after chunk k - 1 (point 0: the bare problem), so the chunk between points k and k + 1 is chunk
-k, and a click on a point selects the chunk that led to it. Not here: where the values come from.
+Point k is the value after chunk k - 1 (point 0: the bare problem), so that chunk k lies between the points k and
+k + 1 and is named there; a click on a point selects the chunk that led to it, one on a mark its chunk. Not here: where
+the values come from, and the rows of marks beneath (``curve_marks.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import plotly.graph_objects as go
 
+from app.widgets.curve_marks import ROW_PX, MarkRow, add_rows, tick_texts
+from app.widgets.palette import DARK, LIGHT, Palette
 from engine.values import Value
 
 BELOW = -0.13
 """Height at which a point without a value is drawn, hollow, so that it can still be clicked."""
 _WIDEST_MARKED = 60
 """With more points than this, markers shrink and intervals lose their end caps."""
-
-
-@dataclass(frozen=True)
-class Palette:
-    ink: str
-    line: str
-    bar: str
-    good: str
-    bad: str
-    band: str
-    grid: str
-    paper: str
-
-
-LIGHT = Palette(
-    ink="#4a5058",
-    line="#2f5d8c",
-    bar="rgba(47,93,140,0.38)",
-    good="#0b7a5c",
-    bad="#c1440e",
-    band="rgba(47,93,140,0.10)",
-    grid="#e6e6e0",
-    paper="#fcfcfa",
-)
-DARK = Palette(
-    ink="#b7bdc5",
-    line="#7fb0e0",
-    bar="rgba(127,176,224,0.42)",
-    good="#3fb68f",
-    bad="#ef8354",
-    band="rgba(127,176,224,0.15)",
-    grid="#2b3037",
-    paper="#15181c",
-)
+_CURVE_PX, _TOP_PX, _GAP_PX, _BOTTOM_PX = 200, 8, 10, 38
+_LONGEST_NAME = 13
 
 
 def biggest_drop(values: Sequence[Value]) -> tuple[int, float] | None:
@@ -72,11 +42,21 @@ def describe(value: Value) -> str:
     """A value in words: "13 of 16 correct = 0.81, 95 % interval 0.58 to 0.94"."""
     if value.exact is not None:
         return f"graded {'correct' if value.exact else 'wrong'}: Q is exactly {int(value.exact)}"
-    if value.q is None:
-        failed = f" ({value.errors} of {value.n + value.errors} not graded)" if value.errors else ""
-        return f"value unknown{failed}"
     low, high = value.interval()
-    return f"{value.successes} of {value.n} correct = {float(value.q):.2f}, 95 % interval {low:.2f} to {high:.2f}"
+    if value.q is not None:
+        share = f"{value.successes} of {value.n} correct = {float(value.q):.2f}"
+        return f"{share}, 95 % interval {low:.2f} to {high:.2f}"
+    if value.left:
+        return f"stopped: {value.successes} of {value.n} correct, {value.left} not drawn; {_between(value)}"
+    if value.errors:
+        return f"value unknown ({value.errors} of {value.n + value.errors} not graded); {_between(value)}"
+    return "value unknown"
+
+
+def _between(value: Value) -> str:
+    if value.bounds is None:
+        return "no bounds"
+    return f"Q would be {float(value.bounds[0]):.2f} to {float(value.bounds[1]):.2f}"
 
 
 def summary(values: Sequence[Value]) -> str:
@@ -89,28 +69,66 @@ def summary(values: Sequence[Value]) -> str:
     )
 
 
+def chunk_at(x: float) -> int:
+    """The chunk that a click at ``x`` selects: marks stand at k + ½ for chunk k, points at k + 1."""
+    return max(0, int(x + 0.5) - 1)
+
+
 def value_figure(
-    values: Sequence[Value], labels: Sequence[str | None], selected: int | None, *, dark: bool
+    values: Sequence[Value],
+    labels: Sequence[str | None],
+    selected: int | None,
+    *,
+    dark: bool,
+    rows: Sequence[MarkRow] = (),
+    rule: str = "rel-ratio",
 ) -> go.Figure:
-    """The figure. ``values``: H + 1 of them; ``labels``: each chunk's ``+``, ``-`` or None; ``selected``: a chunk."""
+    """The figure. ``values``: H + 1 of them; ``labels``: each chunk's ``+``, ``-`` or None under ``rule``;
+    ``selected``: a chunk; ``rows``: marks beneath, H each."""
     palette = DARK if dark else LIGHT
     figure = go.Figure()
     if selected is not None:
         wider = max(0.0, 0.003 * len(values) - 0.5)  # still to be seen among hundreds of chunks
         figure.add_vrect(
-            selected - wider, selected + 1 + wider, fillcolor=palette.band, line_width=0, layer="below"
+            selected - wider, selected + 1 + wider, fillcolor=palette.chosen, line_width=0, layer="below"
         )
+    for stretch in _known_stretches(values):
+        figure.add_trace(_band(stretch, values, palette))
     figure.add_trace(_line(values, palette))
     drop = biggest_drop(values)
     if drop:
         figure.add_trace(_drop_line(values, drop[0], palette))
         figure.add_annotation(_drop_note(values, drop, palette))
+    if any(_is_bounded(value) for value in values):
+        figure.add_trace(_bounds(values, palette))
     for known in (False, True):
         where = [k for k, value in enumerate(values) if value.known is known]
         if where:
-            figure.add_trace(_points(where, values, labels, selected, palette))
-    figure.update_layout(_layout(len(values), palette))
+            figure.add_trace(_points(where, values, labels, selected, palette, rule))
+    add_rows(figure, rows, palette)
+    figure.update_layout(_layout(len(values), rows, palette))
     return figure
+
+
+def _known_stretches(values: Sequence[Value]) -> list[list[int]]:
+    """Runs of neighbouring prefixes of known value, as indices."""
+    runs = groupby(range(len(values)), key=lambda k: values[k].known)
+    return [list(run) for known, run in runs if known]
+
+
+def _band(stretch: Sequence[int], values: Sequence[Value], palette: Palette) -> go.Scatter:
+    """The 95 % intervals of neighbouring prefixes as one band."""
+    ends = [values[k].interval() for k in stretch]
+    return go.Scatter(
+        x=[*stretch, *reversed(stretch)],
+        y=[*(high for _, high in ends), *(low for low, _ in reversed(ends))],
+        fill="toself",
+        fillcolor=palette.band,
+        mode="lines",
+        line={"width": 0},
+        hoverinfo="skip",
+        name="band",
+    )
 
 
 def _line(values: Sequence[Value], palette: Palette) -> go.Scatter:
@@ -121,6 +139,7 @@ def _line(values: Sequence[Value], palette: Palette) -> go.Scatter:
         line={"color": palette.line, "width": 2},
         hoverinfo="skip",
         connectgaps=False,
+        name="line",
     )
 
 
@@ -131,6 +150,7 @@ def _drop_line(values: Sequence[Value], chunk: int, palette: Palette) -> go.Scat
         mode="lines",
         line={"color": palette.bad, "width": 4},
         hoverinfo="skip",
+        name="drop",
     )
 
 
@@ -151,12 +171,37 @@ def _drop_note(values: Sequence[Value], drop: tuple[int, float], palette: Palett
     )
 
 
+def _is_bounded(value: Value) -> bool:
+    """Whether it has bounds and no point value: stopped early, or too much of it not graded."""
+    return not value.known and value.bounds is not None
+
+
+def _bounds(values: Sequence[Value], palette: Palette) -> go.Scatter:
+    """Dotted strokes from the least to the greatest that a value without a point can be, with open ends."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for k, value in enumerate(values):
+        if value.bounds is not None and not value.known:
+            x += [k, k, None]
+            y += [float(value.bounds[0]), float(value.bounds[1]), None]
+    return go.Scatter(
+        x=x,
+        y=y,
+        mode="lines+markers",
+        line={"color": palette.ink, "width": 1.5, "dash": "dot"},
+        marker={"symbol": "line-ew", "size": 9, "line": {"width": 1.5, "color": palette.ink}},
+        hoverinfo="skip",
+        name="bounds",
+    )
+
+
 def _points(
     where: Sequence[int],
     values: Sequence[Value],
     labels: Sequence[str | None],
     selected: int | None,
     palette: Palette,
+    rule: str,
 ) -> go.Scatter:
     """The markers of the prefixes ``where``, all of known value or all unknown; only a known one has an interval."""
     chosen = None if selected is None else selected + 1
@@ -177,8 +222,9 @@ def _points(
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 1}},
         error_y=_bars(shown, len(values) > _WIDEST_MARKED, palette) if all(v.known for v in shown) else None,
-        text=[_hover(k, value, sign) for k, value, sign in zip(where, shown, signs, strict=True)],
+        text=[_hover(k, value, sign, rule) for k, value, sign in zip(where, shown, signs, strict=True)],
         hovertemplate="%{text}<extra></extra>",
+        name="points",
     )
 
 
@@ -190,8 +236,8 @@ def _bars(values: Sequence[Value], many: bool, palette: Palette) -> dict[str, An
         "array": [high - _height(value) for value, (_, high) in zip(values, ends, strict=True)],
         "arrayminus": [_height(value) - low for value, (low, _) in zip(values, ends, strict=True)],
         "color": palette.bar,
-        "thickness": 1.2 if many else 1.6,
-        "width": 0 if many else 5,
+        "thickness": 0 if many else 1.3,
+        "width": 0 if many else 4,
     }
 
 
@@ -200,9 +246,9 @@ def _height(value: Value) -> float:
 
 
 def _symbol(value: Value, sign: str | None) -> str:
-    """Shape says what colour says: a triangle down for ``-``, a diamond where exact, hollow where unknown."""
+    """Shape says what colour says: a triangle down for ``-``, a diamond where exact, hollow where there is no value."""
     if not value.known:
-        return "circle-open"
+        return "diamond-open" if _is_bounded(value) else "circle-open"
     if value.exact is not None:
         return "diamond"
     return "triangle-down" if sign == "-" else "circle"
@@ -214,21 +260,25 @@ def _colour(value: Value, sign: str | None, palette: Palette) -> str:
     return {"+": palette.good, "-": palette.bad}.get(sign or "", palette.line)
 
 
-def _hover(k: int, value: Value, sign: str | None) -> str:
+def _hover(k: int, value: Value, sign: str | None, rule: str) -> str:
     where = f"after chunk {k - 1}" if k else "before the first chunk"
-    label = {"+": "<br>label + (rel-ratio)", "-": "<br>label − (rel-ratio)"}.get(sign or "", "")
+    label = {"+": f"<br>label + ({rule})", "-": f"<br>label − ({rule})"}.get(sign or "", "")
     return f"<b>{where}</b><br>{describe(value)}{label}"
 
 
-def _layout(n_points: int, palette: Palette) -> go.Layout:
-    every = max(1, (n_points - 1) // 12)
-    ticks = [0, *range(every, n_points, every)]
+def _layout(n_points: int, rows: Sequence[MarkRow], palette: Palette) -> go.Layout:
+    n_chunks = n_points - 1
+    every = max(1, -(-n_chunks // 14))
     margin = max(0.35, 0.012 * n_points)
-    return go.Layout(
-        height=250,
-        margin={"l": 34, "r": 10, "t": 8, "b": 38},
+    rows_px = ROW_PX * len(rows)
+    plot_px = _CURVE_PX + (_GAP_PX + rows_px if rows else 0)
+    names = tick_texts(rows, _LONGEST_NAME)
+    widest = max((min(len(row.name), _LONGEST_NAME) for row in rows), default=0)
+    layout = go.Layout(
+        height=_TOP_PX + plot_px + _BOTTOM_PX,
+        margin={"l": max(30, 14 + 7 * widest), "r": 10, "t": _TOP_PX, "b": _BOTTOM_PX},
         showlegend=False,
-        hovermode="x",
+        hovermode="closest",
         hoverdistance=-1,
         dragmode=False,
         clickmode="event+select",
@@ -237,15 +287,18 @@ def _layout(n_points: int, palette: Palette) -> go.Layout:
         font={"color": palette.ink, "size": 12},
         hoverlabel={"align": "left"},
         xaxis={
-            "range": [-margin, n_points - 1 + margin],
-            "tickvals": ticks,
-            "ticktext": ["start", *(str(k - 1) for k in ticks[1:])],
-            "title": {"text": "after chunk", "standoff": 6},
+            "range": [-margin, n_chunks + margin],
+            "tickvals": [k + 0.5 for k in range(0, n_chunks, every)],
+            "ticktext": [str(k) for k in range(0, n_chunks, every)],
+            "title": {"text": "chunk", "standoff": 4},
             "showgrid": False,
             "zeroline": False,
             "fixedrange": True,
+            "anchor": "free",
+            "position": 0,
         },
         yaxis={
+            "domain": [1 - _CURVE_PX / plot_px, 1],
             "range": [BELOW - 0.06, 1.1],
             "tickvals": [0, 0.25, 0.5, 0.75, 1],
             "ticktext": ["0", "", "½", "", "1"],
@@ -254,3 +307,15 @@ def _layout(n_points: int, palette: Palette) -> go.Layout:
             "fixedrange": True,
         },
     )
+    if rows:
+        layout.yaxis2 = {
+            "domain": [0, rows_px / plot_px],
+            "range": [-0.6, len(rows) - 0.4],
+            "tickvals": list(range(len(rows))),
+            "ticktext": names,
+            "tickfont": {"size": 11},
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+        }
+    return layout
