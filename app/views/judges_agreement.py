@@ -355,7 +355,7 @@ def _positions(a: str, b: str, rows: Sequence[Rated]) -> None:
     figure.update_xaxes(title={"text": "chunk", "standoff": 4}, dtick=1)
     figure.update_yaxes(range=[0, 1.05])
     st.plotly_chart(figure, key="agreement-positions", config=CONFIG, alt=f"Share that agree: {said}")
-    columns = (Column("Chunk", "link"), *PAIR_COLUMNS[1:])
+    columns = (Column("Place", "link"), *PAIR_COLUMNS[1:])
     drawn = [
         Row(
             id=str(at),
