@@ -158,7 +158,8 @@ def plain_conditions(where: ChunkFilter) -> list[Any]:
 
 
 def _of_solution(where: ChunkFilter) -> list[Any]:
-    """``+ 0`` keeps an index that gathers half the store and sorts it out of the plan (see reads_list)."""
+    """``+ 0`` keeps an index out of the plan: a walk along an order looks everything else up, row by row; gathering
+    what a common value has and sorting it takes seconds."""
     found: list[Any] = []
     if where.dataset is not None:
         found.append(
@@ -170,7 +171,7 @@ def _of_solution(where: ChunkFilter) -> list[Any]:
     if where.run_id is not None:
         found.append(Trajectory.run_id + 0 == where.run_id)
     if where.trajectory_id is not None:
-        found.append(Chunk.trajectory_id == where.trajectory_id)
+        found.append(Chunk.trajectory_id + 0 == where.trajectory_id)
     if where.queue_id is not None:
         item = QueueItem.queue_id == where.queue_id
         chunks = select(QueueItem.chunk_id).where(item, QueueItem.chunk_id.is_not(None))
@@ -241,7 +242,7 @@ def _of_people(where: ChunkFilter) -> list[Any]:
         verdict = ChunkOpinion.verdict
         found.append(verdict.is_(None) if where.people == "none" else verdict == where.people)
     if where.flag is not None:
-        flag = ChunkOpinion.flag
+        flag = ChunkOpinion.flag.concat("")  # as ``+ 0`` does
         found.append(flag.is_not(None) if where.flag == "any" else flag == where.flag)
     if where.disputed is not None:
         disputed = ChunkOpinion.disputed
