@@ -18,7 +18,7 @@ from app.widgets.safe_text import escape_line
 from db.errors import NotFoundError
 from db.queues_store import QueueRow
 
-KNOWN = ("queue", "item", "work", "new", *FILTERS)
+KNOWN = ("queue", "item", "work", "chunk", "judgment", "new", *FILTERS)
 
 
 def page() -> None:

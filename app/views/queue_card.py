@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app.widgets.access import actor, get_store
+from app.widgets.address import parameters
 from app.widgets.card import action_id, fresh, say, used
 from app.widgets.chips import chip, label_chip, review_chip
-from app.widgets.evidence import show_judges
+from app.widgets.judges_shown import NEXT, next_judgment, show_judges
 from app.widgets.keys import key_hint
 from app.widgets.review_card import show_reasons
-from app.widgets.review_form import VERDICTS, Answer, Card, ask, given, keep_draft
+from app.widgets.review_form import VERDICTS, Answer, Card, ask, draft_again, given, keep_draft
 from app.widgets.safe_text import code, show_text
 from app.widgets.when import ago
 from db.errors import StoreError
@@ -73,9 +74,9 @@ def item_card(item: ItemView, keys: Mapping[str, str], *, raw: bool) -> tuple[Ca
     return card, targets
 
 
-def show_evidence(item: ItemView, chunk_id: int, *, raw: bool) -> None:
-    """What the rule and the judges say: only of a queue that is not blind."""
-    store = get_store()
+def show_evidence(item: ItemView, card: Card, *, raw: bool) -> dict[str, str]:
+    """What the rule and the judges say: only of a queue that is not blind. Returns {action: widget}."""
+    store, chunk_id = get_store(), card.chunk_id
     row = store.labels([chunk_id]).get(chunk_id)
     label = row.rel_ratio if row else None
     if row is not None and row.q_before is not None and row.q_after is not None:
@@ -83,13 +84,33 @@ def show_evidence(item: ItemView, chunk_id: int, *, raw: bool) -> None:
         st.markdown(
             f"{label_chip(label, 'rel-ratio')} :small[Q {row.q_before:.2f} → {row.q_after:.2f}{sure}]"
         )
-    show_judges(store.judgments_of(chunk_id), label, trajectory_id=item.trajectory_id, raw=raw)
-    st.page_link(
-        "views/trajectory.py",
-        label=f"Trajectory {item.trajectory_id}: values, rollouts, history",
-        icon=":material/timeline:",
-        query_params={"traj": str(item.trajectory_id)},
-    )
+    judgments = store.judgments_of(chunk_id)
+    asked = st.query_params.get("judgment")
+    opened = next((judgment.id for judgment in judgments if str(judgment.id) == asked), None)
+    where = (item.trajectory_id, at_of(card))
+    show_judges(judgments, label, where=where, opened=opened, rule="rel-ratio", find="", raw=raw)
+    with st.container(horizontal=True, gap="small"):
+        if judgments:
+            next_judgment(judgments, opened, where)
+        st.page_link(
+            "views/trajectory.py",
+            label=f"Trajectory {item.trajectory_id}: values, rollouts, history",
+            icon=":material/timeline:",
+            query_params=parameters(*where),
+        )
+    return {"judge-next": NEXT} if judgments else {}
+
+
+def at_of(card: Card) -> int:
+    """The index of the chunk that the card asks about."""
+    assert isinstance(card.what, tuple)
+    return int(card.what[2])
+
+
+def show(queue_id: int, item_id: int | None = None) -> None:
+    """Callback: show an item that one has had; None: the next."""
+    item = {} if item_id is None else {"item": str(item_id)}
+    st.query_params.from_dict({"queue": str(queue_id), "work": "1", **item})
 
 
 def _read(item: ItemView) -> Asked:
@@ -124,7 +145,7 @@ def _solution(asked: Asked, keys: Mapping[str, str], *, raw: bool) -> dict[str, 
         for chunk in asked.before:
             _around(chunk, raw=raw)
     with st.container(border=True, gap="xsmall", key="item-chunk"):
-        st.markdown(f":blue-badge[:material/arrow_right: chunk {asked.idx}] :small[of {item.n_chunks}]")
+        st.markdown(f":blue-badge[chunk {asked.idx}] :small[of {item.n_chunks}]")
         show_text(asked.chunk.text, raw=raw)
     for chunk in asked.after:
         _around(chunk, raw=raw)
@@ -196,7 +217,7 @@ def _open(asked: Asked, card: Card, keys: Mapping[str, str]) -> dict[str, str]:
                 icon=":material/skip_next:",
                 type="tertiary",
                 on_click=_skip,
-                args=(item.id, card),
+                args=(item, card),
             )
         targets |= _undo_button(item, card, keys)
     return targets
@@ -272,13 +293,13 @@ def _answer(asked: Asked, card: Card, value: int | None) -> None:
     used(card.action_id)
 
 
-def _skip(item_id: int, card: Card) -> None:
+def _skip(item: ItemView, card: Card) -> None:
     """Callback: leave the item to others."""
     if not fresh(card.what, card.action_id):
         return
     try:
-        get_store().skip(item_id, actor())
-        st.query_params.pop("item", None)
+        get_store().skip(item.id, actor())
+        show(item.queue_id)
     except StoreError as error:
         say(f"Nothing was skipped: {error}")
     used(card.action_id)
@@ -289,9 +310,13 @@ def undo(queue_id: int, what: object, action: str) -> None:
     if not fresh(what, action):
         return
     try:
-        item_id = get_store().undo_last(queue_id, actor(), action)
+        store = get_store()
+        item_id = store.undo_last(queue_id, actor(), action)
+        chunk_id = store.item(item_id, actor()).chunk_id
+        if chunk_id is not None:
+            draft_again(chunk_id)
         st.session_state[_AT] = None
-        st.query_params["item"] = str(item_id)
+        show(queue_id, item_id)
     except StoreError as error:
         say(f"Nothing was taken back: {error}")
     used(action)
@@ -302,4 +327,4 @@ def _go_on(item: ItemView) -> None:
     st.session_state[_CHANGING] = None
     st.session_state[_AT] = None
     if item.status != "done":
-        st.query_params.pop("item", None)
+        show(item.queue_id)

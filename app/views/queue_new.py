@@ -27,6 +27,7 @@ GUIDELINES = Path(__file__).parents[1].joinpath("widgets", "guidelines.txt").rea
 COUNTED = 1000
 _MESSAGE = "new_queue_message"
 _FORM = "new-queue"
+_BOOLS = {"true": True, "false": False, "yes": True, "no": False}
 
 
 def new_queue() -> None:
@@ -67,7 +68,9 @@ def filter_from(given: dict[str, str]) -> ChunkFilter:
 
 def _value(kind: str, text: str) -> Any:
     if kind.startswith("bool"):
-        return {"true": True, "false": False, "yes": True, "no": False}[text.lower()] if text else None
+        if text.lower() not in _BOOLS:
+            raise ValueError(text)
+        return _BOOLS[text.lower()]
     if kind.startswith("int"):
         return int(text)
     if kind.startswith("float"):

@@ -45,7 +45,7 @@ def one_queue(queue: QueueRow) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         if queue.is_open and role != "reader":
             here_button(
-                f"Work {key_hint('work', keys)}",
+                f"Work {key_hint('work', keys, bare=True)}",
                 {"queue": str(queue.id), "work": "1"},
                 key="queue-work",
                 icon=":material/play_arrow:",

@@ -7,10 +7,11 @@ Not here: what the item shows and its answers (queue_card).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import streamlit as st
 
-from app.views.queue_card import item_card, show_evidence, undo
+from app.views.queue_card import item_card, show, show_evidence, undo
 from app.widgets.access import actor, get_store
 from app.widgets.card import action_id, say, show_message
 from app.widgets.chips import chip
@@ -26,6 +27,7 @@ from db.errors import NotAllowedError, NotFoundError, QueueStateError, StoreErro
 from db.queues_store import ItemView, QueueRow
 
 _NO_GUIDE = "queue_guidelines_hidden"
+_LONG_GUIDE, _GUIDE_HEIGHT = 400, 280
 
 
 def work(queue: QueueRow) -> None:
@@ -84,7 +86,7 @@ def _item(item: ItemView) -> None:
     with right:
         targets |= _guidelines(item, keys)
         if not item.blind:
-            show_evidence(item, card.chunk_id, raw=raw)
+            targets |= show_evidence(item, card, raw=raw)
         reviewing_as()
     press_keys(targets, key="item-keys", card=card.action_id, keys=keys, focus=focus_wanted())
 
@@ -114,8 +116,8 @@ def _header(item: ItemView, keys: Mapping[str, str]) -> tuple[dict[str, str], bo
                     key=targets[action],
                     type="tertiary",
                     disabled=not there,
-                    on_click=_show,
-                    args=(target,),
+                    on_click=show,
+                    args=(item.queue_id, target),
                 )
             targets |= _back(item.queue_id, keys)
     st.progress(
@@ -135,14 +137,6 @@ def _back(queue_id: int, keys: Mapping[str, str]) -> dict[str, str]:
     return {"work": "queue-back"}
 
 
-def _show(item_id: int | None) -> None:
-    """Callback: show an item that one has had; None: the next."""
-    if item_id is None:
-        st.query_params.pop("item", None)
-    else:
-        st.query_params["item"] = str(item_id)
-
-
 def _guidelines(item: ItemView, keys: Mapping[str, str]) -> dict[str, str]:
     guide = item.guideline
     if guide is None:
@@ -156,7 +150,10 @@ def _guidelines(item: ItemView, keys: Mapping[str, str]) -> dict[str, str]:
         on_click=_toggle_guide,
     )
     if not hidden:
-        with st.container(border=True, key="guidelines", gap="xsmall"):
+        # Where judges stand below them, long guidelines scroll in a box.
+        short = item.blind or len(guide.text) < _LONG_GUIDE
+        height: Literal["content"] | int = "content" if short else _GUIDE_HEIGHT
+        with st.container(border=True, key="guidelines", gap="xsmall", height=height):
             show_guide(guide.text)
             st.caption(f"version {guide.version}, {stamp(guide.created_at)}")
     return {"guidelines": "guidelines-toggle"}

@@ -14,6 +14,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.widgets.access import actor, get_store
+from app.widgets.safe_text import escape_line
 from db.errors import StoreError, StoreValueError
 
 _HERE = Path(__file__).parent
@@ -94,13 +95,15 @@ def rebound(action: str, key: str, keys: Mapping[str, str]) -> dict[str, str]:
     return {**keys, **swapped, action: key}
 
 
-def key_hint(action: str, keys: Mapping[str, str] | None = None) -> str:
-    """The action's key as markdown for the end of a button's label. ``keys``: what ``bindings`` gave, to ask once."""
+def key_hint(action: str, keys: Mapping[str, str] | None = None, *, bare: bool = False) -> str:
+    """The action's key as markdown for the end of a button's label. ``keys``: what ``bindings`` gave, to ask once;
+    ``bare``: without a box around it, for a button that is filled with colour."""
     key = (keys or bindings())[action]
     if not key:
         return ""
     shown = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→", "`": "ˋ"}
-    return f":gray[:small[`{shown.get(key, key.upper())}`]]"
+    sign = shown.get(key, key.upper())
+    return f":small[{escape_line(sign)}]" if bare else f":gray[:small[`{sign}`]]"
 
 
 def press_keys(

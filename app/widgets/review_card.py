@@ -16,7 +16,7 @@ from app.widgets.card import action_id, fresh, say, show_message, used
 from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.chrome import reviewing_as
 from app.widgets.keys import bindings, key_hint, press_keys
-from app.widgets.review_form import VERDICTS, Card, ask, focus_wanted, given, keep_draft
+from app.widgets.review_form import VERDICTS, Card, ask, draft_again, focus_wanted, given, keep_draft
 from app.widgets.safe_text import code, escape_line, show_text
 from app.widgets.when import ago, stamp
 from db.errors import StoreError
@@ -126,6 +126,7 @@ def _undo(card: Card) -> None:
         return
     try:
         get_store().undo(action_id=card.action_id, actor=actor(), chunk_id=card.chunk_id)
+        draft_again(card.chunk_id)
     except StoreError as error:
         say(f"Nothing was taken back: {error}")
     _done(card)

@@ -73,10 +73,11 @@ def half_done(card: Card) -> Half:
     if comment or data:
         span = data.get("span")
         return Half(comment, data.get("flag"), tuple(span) if span else None, data.get("correction"))
-    if card.mine is None:
-        return Half()
-    row = card.mine
-    span = (row.span_start, row.span_end) if row.span_start is not None else None
+    return _said(card.mine) if card.mine is not None else Half()
+
+
+def _said(row: ReviewRow) -> Half:
+    span = (row.span_start, row.span_end) if None not in (row.span_start, row.span_end) else None
     return Half(row.comment, row.flag, span, row.correction)  # type: ignore[arg-type]
 
 
@@ -93,6 +94,17 @@ def keep_draft(card: Card) -> None:
     """Callback: keep what was typed where a reload finds it; not that of a card already answered."""
     if on_screen(card.what, card.action_id):
         _put(card, _typed(card, half_done(card)))
+
+
+def draft_again(chunk_id: int) -> None:
+    """After an undo, for callbacks: what was taken back beyond the verdict is a draft again. Raises StoreError."""
+    store, me = get_store(), actor()
+    mine = [step for step in store.history(chunk_id) if step.review.actor == me]
+    if not mine or mine[-1].review.kind != "undo" or mine[-1].before is None:
+        return
+    before = _said(mine[-1].before)
+    if before != Half():
+        store.put_draft(me, chunk_id, before.comment, _data(before))
 
 
 def ask(
@@ -227,14 +239,14 @@ def _typed(card: Card, half: Half) -> Half:
     )
 
 
+def _data(half: Half) -> dict[str, Any]:
+    span = list(half.span) if half.span else None
+    return {"flag": half.flag, "span": span, "correction": half.correction}
+
+
 def _put(card: Card, half: Half) -> None:
-    data: dict[str, Any] = {
-        "flag": half.flag,
-        "span": list(half.span) if half.span else None,
-        "correction": half.correction,
-    }
     try:
-        get_store().put_draft(actor(), card.chunk_id, half.comment, data)
+        get_store().put_draft(actor(), card.chunk_id, half.comment, _data(half))
     except StoreError as error:
         say(f"The draft could not be kept: {error}")
 

@@ -1,0 +1,213 @@
+"""The Queue page's script: making a queue, working in it, guidelines, and addresses that name nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.settings import get_settings
+from app.views.queue_new import filter_from, known_items
+from db.chunk_filter import ChunkFilter
+from db.errors import StoreValueError
+from db.queues_store import NewQueue
+from db.store import Store, open_store
+from tests.filled_store import Filled, filled_store
+
+MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
+    url, ids = filled_store(tmp_path_factory.mktemp("queue"))
+    store = open_store(url)
+    yield store, url, ids
+    store.close()
+
+
+@pytest.fixture
+def open_at(
+    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Open]:
+    """Opens the page at an address, as ``actor``."""
+
+    def run(actor: str = "rosa", **address: object) -> AppTest:
+        monkeypatch.setenv("STEPWISER_DATABASE_URL", filled[1])
+        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
+        monkeypatch.setenv("STEPWISER_ACTOR", actor)
+        get_settings.cache_clear()
+        app = AppTest.from_file(MAIN, default_timeout=120).run()
+        app.switch_page("views/queue.py")
+        for name, value in address.items():
+            app.query_params[name] = str(value)
+        return app.run()
+
+    yield run
+    get_settings.cache_clear()
+
+
+def words(app: AppTest) -> str:
+    assert not app.exception, app.exception[0].message
+    return "\n".join(
+        str(e.value) for e in (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.info)
+    )
+
+
+def press(app: AppTest, start: str) -> AppTest:
+    return next(b for b in app.button if b.key and b.key.startswith(start)).click().run()
+
+
+def chunks(store: Store, trajectory: int) -> list[int]:
+    return [chunk.id for chunk in store.chunk_page(trajectory, 0, 50)]
+
+
+def make(store: Store, name: str, trajectory: int, **more: object) -> int:
+    values: dict[str, object] = {"order": "reading", "chunk_ids": chunks(store, trajectory)}
+    return store.make_queue(NewQueue(name, **(values | more)), "rosa")  # type: ignore[arg-type]
+
+
+def test_a_queue_is_made_from_the_filter_in_the_address_and_shown(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store = filled[0]
+    app = open_at(new=1, dataset="handwritten", chunks_max=5)
+    said = words(app)
+    assert "Chosen from **" in said and "dataset **handwritten**" in said and "chunks&#95;max **5**" in said
+    app.text_input(key="new-name").set_value("By hand")
+    app.selectbox(key="new-order").set_value("reading")
+    app.text_area(key="new-known").set_value("seventeen\n")
+    press(app, "FormSubmitter:new-queue")
+    assert "No queue was made&#58; known items&#44; line 1&#58; &#39;seventeen&#39;" in words(app)
+    app.text_area(key="new-known").set_value("")
+    press(app, "FormSubmitter:new-queue")
+    queue = store.queue("By hand")
+    assert app.query_params["queue"] in (str(queue.id), [str(queue.id)])
+    assert queue.recipe["filter"] == {"dataset": "handwritten", "chunks_max": 5}
+    said = words(app)
+    assert "By hand" in said and "Does this chunk contain an error of its own" in said
+    assert "Nobody has begun" in said
+    assert "By hand" in str([row.proto for row in open_at().get("bidi_component")])
+
+
+def test_an_answer_is_stored_with_all_it_says_and_the_next_item_stands_there(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    trajectory = ids.sampled[5]
+    queue = make(store, "One by one", trajectory, guidelines="Look **twice**.")
+    app = open_at(queue=queue, work=1)
+    said = words(app)
+    assert "item 1 of 4" in said and "Look **twice**" in said and "Mia starts with 7 apples" in said
+    assert "7 &#43; 5" not in said
+    app.text_area[0].set_value("fine, for $5").run()
+    press(app, "bad-problem-")
+    press(app, "verdict-sound-")
+    row = store.history(chunks(store, trajectory)[0])[0].review
+    assert (row.verdict, row.comment, row.flag, row.actor) == (1, "fine, for $5", "bad-problem", "rosa")
+    assert row.item_id is not None and row.guideline_id is not None
+    said = words(app)
+    assert "item 2 of 4" in said
+    press(app, "skip-")
+    assert "item 3 of 4" in words(app)
+    press(app, "undo-")
+    assert "item 1 of 4" in words(app)
+    assert app.text_area[0].value == "fine, for $5"  # taken back, not lost
+    assert [step.review.kind for step in store.history(chunks(store, trajectory)[0])] == ["review", "undo"]
+
+
+def test_a_press_for_another_card_is_refused(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    store, _, ids = filled
+    queue = make(store, "Stale", ids.sampled[6])
+    app = open_at(queue=queue, work=1)
+    app.session_state["review_card"] = (("item", 0, 0), "another card")
+    press(app, "verdict-error-")
+    assert "another card" in words(app)
+    assert not store.history(chunks(store, ids.sampled[6])[0])
+
+
+def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    store, _, ids = filled
+    trajectory = ids.sampled[7]
+    queue = make(store, "First error", trajectory, mode="first-error")
+    app = open_at(queue=queue, work=1)
+    assert "12 &#45; 4" not in words(app)
+    press(app, "item-chunk-next")
+    press(app, "item-chunk-next")
+    assert "12 &#45; 4" in words(app)
+    press(app, "first-error-")
+    said = [[s.review.verdict for s in store.history(chunk)] for chunk in chunks(store, trajectory)]
+    assert said == [[1], [1], [-1], []]
+    assert "Nothing left for you in this queue" in words(app)
+    press(app, "queue-undo")
+    assert "item 1 of 1" in words(app)
+
+
+def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    queue = make(store, "Judges erred here", ids.sampled[1], blind=True)
+    open_ = make(store, "Not blind", ids.sampled[0])
+    said = words(open_at(queue=queue, work=1))
+    assert f"Queue {queue}" in said and "Judges erred" not in said and "nano&#45;judge" not in said
+    assert "nano&#45;judge" in words(open_at(queue=open_, work=1))
+
+
+def test_guidelines_get_versions(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    store, _, ids = filled
+    queue = make(store, "Told", ids.sampled[8], guidelines="Old.")
+    app = open_at(queue=queue)
+    press(app, "guidelines-edit")
+    app.text_area[0].set_value("New, with <b>tags</b>.")
+    press(app, "guidelines-store")
+    assert [row.text for row in store.guidelines(queue)] == ["New, with <b>tags</b>.", "Old."]
+    assert "New&#44; with &#60;b&#62;tags" in words(app)
+    press(app, "queue-close")
+    assert not store.queue(queue).is_open
+    assert "closed" in words(open_at(queue=queue, work=1))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ({"queue": 4242}, "no queue 4242"),
+        ({"queue": "x;y"}, "no queue x&#59;y"),
+        ({"queue": 1, "item": 987654}, "no item 987654"),
+        ({"queue": 1, "item": "9" * 30}, "no item 9999"),
+        ({"new": 1, "label": "x"}, "label can be"),
+        ({"new": 1, "drop_min": "much"}, "drop&#95;min &#61; &#39;much&#39;"),
+        ({"quue": 1}, "quue=…, which this page does not know"),
+    ],
+)
+def test_addresses_that_name_nothing(
+    open_at: Open, filled: tuple[Store, str, Filled], address: dict[str, object], message: str
+) -> None:
+    if not filled[0].queues():
+        make(filled[0], "Any", filled[2].sampled[9])
+    assert message in words(open_at(**address))
+
+
+def test_a_reader_looks_on(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    store, _, ids = filled
+    queue = make(store, "To look at", ids.sampled[10])
+    store.set_role("lena", "reader", "rosa")
+    assert "You look on as a reader" in words(open_at("lena", queue=queue))
+    assert "reviewing takes an annotator" in words(open_at("lena", queue=queue, work=1))
+    assert "takes an owner" in words(open_at("lena", new=1))
+
+
+def test_filters_come_from_the_address_with_their_types() -> None:
+    given = {"judge_id": "3", "drop_min": "0.25", "against": "true", "label": "+"}
+    assert filter_from(given) == ChunkFilter(judge_id=3, drop_min=0.25, against=True, label="+")
+    for wrong in ({"judge_id": "x"}, {"against": "maybe"}, {"outcome": "nice"}):
+        with pytest.raises(StoreValueError):
+            filter_from(wrong)
+
+
+def test_known_items_are_read_line_by_line() -> None:
+    assert known_items("17 -1\n\n23, 1\n4 −1") == {17: -1, 23: 1, 4: -1}
+    with pytest.raises(StoreValueError, match="line 2: 'x 1'"):
+        known_items("1 1\nx 1")
