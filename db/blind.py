@@ -32,14 +32,16 @@ def is_blind(db: Connection, viewer: str | None) -> bool:
 
 
 def hidden_query(viewer: str) -> Select[Any]:
-    """Ids of the trajectories that are hidden from the viewer; a trajectory may occur more than once."""
+    """Ids of the trajectories that are hidden from the viewer, sought from the trajectory on (add a condition on
+    ``QueueItem.trajectory_id``); a trajectory may occur more than once."""
     own = Assignment.__table__.alias("own")
     mine = (own.c.item_id == QueueItem.id) & (own.c.actor == viewer)
     done = exists().where(mine, own.c.status == "done")
     in_hand = exists().where(mine, own.c.status == "open")
     return (
         select(QueueItem.trajectory_id)
-        .join(Queue, Queue.id == QueueItem.queue_id)
+        # + 0: not by the index of the queue's items, of which there may be many thousands
+        .join(Queue, Queue.id == QueueItem.queue_id + 0)
         .join(QueueMember, (QueueMember.queue_id == Queue.id) & (QueueMember.actor == viewer))
         .where(Queue.blind == true(), Queue.closed_at.is_(None))
         .where(~done, or_(QueueItem.settled == false(), in_hand))
@@ -50,14 +52,14 @@ def not_hidden(db: Connection, viewer: str | None, trajectory_id: Any) -> list[A
     """Conditions that leave hidden trajectories out of a query; none where nothing is hidden from the viewer."""
     if viewer is None or not is_blind(db, viewer):
         return []
-    return [trajectory_id.not_in(hidden_query(viewer))]
+    return [~hidden_query(viewer).where(QueueItem.trajectory_id == trajectory_id).exists()]
 
 
 def hidden(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) -> set[int]:
     """Those of the trajectories that are hidden from the viewer."""
-    found: set[int] = set()
     if viewer is None or not is_blind(db, viewer):
-        return found
+        return set()
+    found: set[int] = set()
     for batch in batches(trajectory_ids):
         found.update(db.scalars(hidden_query(viewer).where(QueueItem.trajectory_id.in_(batch))))
     return found
@@ -65,52 +67,43 @@ def hidden(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) ->
 
 def hidden_chunks(db: Connection, viewer: str | None, chunk_ids: Iterable[int]) -> set[int]:
     """Those of the chunks whose trajectory is hidden from the viewer."""
-    found: set[int] = set()
-    if viewer is None or not is_blind(db, viewer):
-        return found
-    for batch in batches(chunk_ids):
-        query = select(Chunk.id).where(Chunk.id.in_(batch), Chunk.trajectory_id.in_(hidden_query(viewer)))
-        found.update(db.scalars(query))
-    return found
+    return _by_trajectory(db, viewer, chunk_ids, (Chunk.id, Chunk.trajectory_id))
 
 
 def hidden_problems(db: Connection, viewer: str | None, problem_ids: Iterable[int]) -> set[int]:
     """Those of the problems of which some solution is hidden: their reference answer would give it away."""
-    found: set[int] = set()
-    if viewer is None or not is_blind(db, viewer):
-        return found
-    for batch in batches(problem_ids):
-        query = select(Trajectory.problem_id).where(
-            Trajectory.problem_id.in_(batch), Trajectory.id.in_(hidden_query(viewer))
-        )
-        found.update(db.scalars(query))
-    return found
-
-
-def hidden_with_siblings(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) -> set[int]:
-    """Those of the trajectories that are hidden from the viewer, or are solutions of a problem with a hidden one."""
-    found: set[int] = set()
-    if viewer is None or not is_blind(db, viewer):
-        return found
-    problems = select(Trajectory.problem_id).where(Trajectory.id.in_(hidden_query(viewer)))
-    for batch in batches(trajectory_ids):
-        query = select(Trajectory.id).where(Trajectory.id.in_(batch), Trajectory.problem_id.in_(problems))
-        found.update(db.scalars(query))
-    return found
+    return _by_trajectory(db, viewer, problem_ids, (Trajectory.problem_id, Trajectory.id))
 
 
 def hidden_prefixes(db: Connection, viewer: str | None, prefix_ids: Iterable[int]) -> set[int]:
     """Those of the prefixes that a hidden solution starts from or passes through, shared with others or not."""
-    found: set[int] = set()
+    starts = [(column, Trajectory.id) for column in (Trajectory.prefix_id, Trajectory.value_prefix_id)]
+    return _by_trajectory(db, viewer, prefix_ids, (Chunk.prefix_id, Chunk.trajectory_id), *starts)
+
+
+def hidden_with_siblings(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) -> set[int]:
+    """Those of the trajectories that are hidden from the viewer, or are solutions of a problem with a hidden one."""
     if viewer is None or not is_blind(db, viewer):
-        return found
-    for batch in batches(prefix_ids):
-        which = hidden_query(viewer)
-        ends = select(Chunk.prefix_id).where(Chunk.prefix_id.in_(batch), Chunk.trajectory_id.in_(which))
-        starts = [
-            select(column).where(column.in_(batch), Trajectory.id.in_(which))
-            for column in (Trajectory.prefix_id, Trajectory.value_prefix_id)
+        return set()
+    problems: dict[int, int] = {}
+    for batch in batches(trajectory_ids):
+        query = select(Trajectory.id, Trajectory.problem_id).where(Trajectory.id.in_(batch))
+        problems |= {id_: problem for id_, problem in db.execute(query)}
+    away = hidden_problems(db, viewer, set(problems.values()))
+    return {id_ for id_, problem in problems.items() if problem in away}
+
+
+def _by_trajectory(
+    db: Connection, viewer: str | None, ids: Iterable[int], *ways: tuple[Any, Any]
+) -> set[int]:
+    """Those of ``ids`` that one of the ``ways`` (column of the id, column of its trajectory) leads to a hidden one."""
+    if viewer is None or not is_blind(db, viewer):
+        return set()
+    found: set[int] = set()
+    for batch in batches(ids):
+        owners = [
+            pair for key, owner in ways for pair in db.execute(select(key, owner).where(key.in_(batch)))
         ]
-        for query in (ends, *starts):
-            found.update(db.scalars(query))
+        away = hidden(db, viewer, {owner for _, owner in owners})
+        found.update(id_ for id_, owner in owners if owner in away)
     return found

@@ -16,7 +16,7 @@ from db.chunk_filter import ChunkFilter, chunk_query, confidence_column, label_c
 from db.errors import NotFoundError, StoreValueError
 from db.queue_rows import MOST_ITEMS, NewQueue
 from db.session import batches
-from db.tables import Chunk, ChunkLabel, ChunkVote, Trajectory
+from db.tables import Chunk, ChunkLabel, ChunkVote, Judge, Trajectory
 
 NEUTRAL = ("random", "reading")
 """Orders that say nothing of an item."""
@@ -41,6 +41,8 @@ class Chosen:
 
 def choose(db: Connection, new: NewQueue) -> Chosen:
     """The items of a new queue. Raises StoreValueError if nothing fits, NotFoundError for ids that there are not."""
+    if new.judge_id is not None and db.scalar(select(Judge.id).where(Judge.id == new.judge_id)) is None:
+        raise NotFoundError(f"there is no judge {new.judge_id}; no queue was made")
     known = known_items(db, new.mode, new.known)
     apart = {(item.trajectory_id, item.chunk_id) for item in known}
     items, first = _take(db, new, apart)

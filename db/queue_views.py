@@ -192,10 +192,15 @@ def chain_of(db: Connection, chunk_id: int, actor: str) -> tuple[ReviewRow | Non
         ReviewRow,
         db.execute(query.where(Review.chunk_id == chunk_id, Review.actor == actor, head_of_chain())),
     )
-    if not heads or heads[0].kind != "undo":
-        return (heads[0], heads[0]) if heads else (None, None)
-    restored = rows_of(ReviewRow, db.execute(query.where(Review.id == heads[0].restores)))
-    return heads[0], restored[0] if restored else None
+    if not heads:
+        return None, None
+    head = heads[0]
+    if head.kind != "undo":
+        return head, head
+    if head.restores is None:
+        return head, None
+    restored = rows_of(ReviewRow, db.execute(query.where(Review.id == head.restores)))
+    return head, restored[0] if restored else None
 
 
 def answers_of(db: Connection, place: Place, actor: str) -> dict[int, ReviewRow]:

@@ -8,6 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.settings import get_settings
+from app.widgets import access
+from db.errors import StoreError
 from db.store import open_store
 
 MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
@@ -43,3 +45,17 @@ def test_with_authentication_only_the_sign_in_button_is_shown(
     assert [button.key for button in app.button] == ["sign-in"]
     assert [title.value for title in app.title] == ["StepWiser Studio"]
     assert not app.exception
+
+
+@pytest.mark.parametrize("length", [10, 300])
+def test_a_signed_in_name_keeps_its_issuer_however_long_it_is(length: int, monkeypatch: pytest.MonkeyPatch):
+    user = {"sub": "s" * length, "iss": "https://issuer.example", "is_logged_in": True}
+    monkeypatch.setattr(access, "signing_in", lambda: True)
+    monkeypatch.setattr(access.st, "user", user)
+    name = access.actor()
+    assert name.endswith(" @ https://issuer.example") and len(name) <= access.LONGEST
+    monkeypatch.setattr(access.st, "user", user | {"sub": "s" * (length - 1) + "t"})
+    assert access.actor() != name
+    monkeypatch.setattr(access.st, "user", user | {"iss": "i" * 200})
+    with pytest.raises(StoreError, match="issuer has 200 characters, too many"):
+        access.actor()

@@ -5,11 +5,16 @@ Not here: queries and writes (``db.store``).
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import streamlit as st
 
 from app.settings import get_settings
 from db.errors import StoreError
 from db.store import Store, open_store
+
+LONGEST = 200
+"""Characters of an actor's name that the store holds."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -39,4 +44,12 @@ def actor() -> str:
         return get_settings().actor
     if not signed_in():
         raise StoreError("nothing was read or written: sign in first")
-    return f"{st.user['sub']} @ {st.user['iss']}"[:200]
+    subject, issuer = str(st.user["sub"]), str(st.user["iss"])
+    name = f"{subject} @ {issuer}"
+    if len(name) > LONGEST:  # never cut: without its issuer a name would belong to somebody at this machine
+        name = f"{sha256(subject.encode()).hexdigest()} @ {issuer}"
+    if len(name) > LONGEST:
+        raise StoreError(
+            f"the sign-in's issuer has {len(issuer)} characters, too many for a name: use another"
+        )
+    return name
