@@ -63,11 +63,24 @@ function progress(cell) {
   return box;
 }
 
+// Lines of text with the words that were searched for marked; where each line stands is said before it.
+function excerpts(list) {
+  const box = element("span", "excerpts");
+  for (const one of list) {
+    const line = element("span", "excerpt");
+    if (one.place) line.append(element("span", "place", one.place), " ");
+    for (const [text, marked] of one.parts) line.append(marked ? element("mark", "", text) : text);
+    box.append(line);
+  }
+  return box;
+}
+
 function content(cell, kind) {
   if (cell === null || cell === undefined) return element("span", "muted", "–");
   if (kind === "chips") return chips(cell);
   if (kind === "spark") return spark(cell);
   if (kind === "progress") return progress(cell);
+  if (kind === "excerpts") return excerpts(cell);
   return element("span", kind, cell);
 }
 

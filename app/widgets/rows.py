@@ -29,7 +29,7 @@ class Column:
     """``narrow``: what becomes of the cell on a phone ("" half a line, "wide" a line of its own, "hide")."""
 
     title: str
-    kind: Literal["link", "text", "small", "number", "chips", "spark", "progress"] = "text"
+    kind: Literal["link", "text", "small", "number", "chips", "spark", "progress", "excerpts"] = "text"
     narrow: Literal["", "wide", "hide"] = ""
     help: str = ""
 
@@ -60,7 +60,15 @@ class Progress:
     bar: bool = True
 
 
-Cell = str | Sequence[Chip] | Spark | Progress | None
+@dataclass(frozen=True)
+class Excerpt:
+    """A piece of text, in parts (text, whether it is marked); ``place`` says where it stands ("": it needs no saying)."""
+
+    parts: Sequence[tuple[str, bool]]
+    place: str = ""
+
+
+Cell = str | Sequence[Chip] | Sequence[Excerpt] | Spark | Progress | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def _plain(cell: Cell) -> Any:
         return cell
     if isinstance(cell, Spark | Progress):
         return asdict(cell)
-    return [asdict(chip) for chip in cell]
+    return [asdict(one) for one in cell]
 
 
 def spark_of(q: Sequence[float | None]) -> Spark | None:
