@@ -10,7 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.settings import get_settings
-from app.views.overview import POSITIONS, lost_rows
+from app.views.overview_labels import POSITIONS, lost_rows
+from app.views.overview_people import differing, placed
+from db.queues_store import NewQueue
 from db.store import Store, open_store
 from tests.filled_store import Filled, filled_store
 
@@ -30,11 +32,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, st
 def open_at(
     filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Open]:
-    def run(url: str = filled[1]) -> AppTest:
+    def run(url: str = filled[1], **address: str) -> AppTest:
         monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
         monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
         get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=60).run()
+        app = AppTest.from_file(MAIN, default_timeout=60)
+        for name, value in address.items():
+            app.query_params[name] = value
+        app.run()
         assert not app.exception, app.exception[0].message
         return app
 
@@ -48,7 +53,7 @@ def words(app: AppTest) -> str:
 
 def tables(app: AppTest) -> dict[str, list[dict[str, object]]]:
     found = [json.loads(table.proto.json) for table in app.get("bidi_component")]
-    return {table["label"]: table["rows"] for table in found}
+    return {table["label"]: table["rows"] for table in found if "rows" in table}
 
 
 def test_counts_are_those_of_the_store(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
@@ -91,6 +96,70 @@ def test_an_empty_store_says_what_to_press(open_at: Open, tmp_path: Path) -> Non
     assert "This store is empty" in words(app)
     assert "stepwiser sample load" in words(app)
     assert [link.label for link in app.get("page_link")] == ["Start a run"]
+
+
+def test_thresholds_are_read_off_and_lead_to_where_they_are_chosen(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    app = open_at()
+    store = filled[0]
+    signs = {key: n for key, (n, _) in store.totals()["labels/rel_ratio"].items()}
+    share = signs["-"] / (signs["-"] + signs["+"])
+    assert f"γ = 0.8 (default): {share:.0%}" in words(app)
+    assert any(link.proto.query_string == "tab=thresholds" for link in app.get("page_link"))
+
+
+def test_a_judge_stands_against_a_rule_and_the_address_keeps_the_choice(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    store, _, ids = filled
+    app = open_at()
+    assert app.selectbox(key="overview-judge").options == [judge.name for judge in store.judges()]
+    kind = ids.judges[1]
+    app.selectbox(key="overview-judge").select(kind)
+    app.run()
+    app.selectbox(key="overview-rule").select("abs_q")
+    app.run()
+    assert dict(app.query_params) == {"judge": str(kind), "rule": "abs_q"}
+    [picture] = [c.proto.alt for c in app.get("plotly_chart") if c.proto.alt.startswith("on label")]
+    assert picture.startswith("on label +: chunk 0 100% of 3")  # it likes everything
+    for bad in ({"judge": "999"}, {"judge": "x"}, {"rule": "vibes"}):
+        assert "There is no" in open_at(**bad).error[0].value
+
+
+def test_only_what_the_judge_shares_counts_and_late_positions_stand_together() -> None:
+    counts = {"0/++": 6, "0/+-": 2, "0/+0": 2, "0/--": 1, "16/++": 1, "31/+-": 1}
+    first, late = placed(counts, "+")
+    assert (first.position, first.share, first.n) == ("0", 0.6, 10)
+    assert (late.position, late.share, late.n) == (f"{POSITIONS}+", 0.5, 2)
+    [error] = placed(counts, "-")
+    assert (error.share, error.high) == (1.0, 1.0) and error.low < 1
+
+
+def test_people_differ_from_rules_apart_by_how_sure_labels_are() -> None:
+    held = {"++/sure": (6, 0.0), "-+/sure": (2, 0.0), "+-/unsure": (1, 0.0), "--/unsure": (1, 0.0)}
+    rows = differing({"people/rel_ratio": held})
+    assert [(r.rule, r.sure, r.share, r.n) for r in rows] == [
+        ("rel-ratio", True, 0.25, 8),
+        ("rel-ratio", False, 0.5, 2),
+    ]
+    assert all(row.low < row.share < row.high for row in rows)
+
+
+def test_review_says_what_people_said_and_what_waits(open_at: Open, tmp_path: Path) -> None:
+    url, ids = filled_store(tmp_path)
+    store = open_store(url)
+    chunks = [chunk.id for chunk in store.stage_trajectories([ids.sampled[1]])[0].chunks]
+    store.add_review(chunks[1], "o1", "ada", -1)
+    store.add_review(chunks[1], "o2", "bob", 1)
+    store.add_review(chunks[0], "o3", "bob", 1)
+    store.make_queue(NewQueue("first *look*", order="reading", chunk_ids=chunks), "ada")
+    app = open_at(url)
+    assert "1 sound · 1 disputed" in words(app)
+    assert "Decide where people disagree (1)" in [link.label for link in app.get("page_link")]
+    assert any("0 of 4 items" in bar.proto.text for bar in app.get("progress"))
+    assert "confidence 0.9 or more" in words(app)
+    store.close()
 
 
 def test_late_positions_share_the_last_bar() -> None:

@@ -25,8 +25,8 @@ PAGE = 50
 KNOWN = ("person", "by", "before")
 MAY = {
     "reader": "looks at everything and changes nothing",
-    "annotator": "also reviews, and works through queues",
-    "owner": "also makes queues, adjudicates, imports, starts and stops runs, sets roles",
+    "annotator": "reviews, and works through queues",
+    "owner": "reviews, makes queues, adjudicates, imports, starts and stops runs, sets roles",
 }
 ICONS = {"reader": "visibility", "annotator": "rate_review", "owner": "key"}
 TONES: dict[str, Tone] = {"reader": "quiet", "annotator": "info", "owner": "good"}
@@ -67,8 +67,8 @@ def _you(me: str, role: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             name = str(st.user.get("name") or me) if signing_in() else me
             st.markdown(
-                f":material/person: You are **{escape_line(name, limit=60)}**, "
-                f":blue-badge[:material/{ICONS[role]}: {role}]: {MAY[role]}.",
+                f":material/person: You are **{escape_line(name, limit=60)}** "
+                f":blue-badge[:material/{ICONS[role]}: {role}] An {role} {MAY[role]}.".replace("An r", "A r"),
                 width="content",
             )
             if signing_in():
@@ -194,7 +194,7 @@ def _audit(me: str, role: str) -> None:
             here_button("Older", older, key="older", icon=":material/chevron_right:", icon_position="right")
         if by is not None:
             here_button("Everybody's", {}, key="everybody", icon=":material/group:")
-        elif role == "owner":
+        elif role == "owner" and entries:
             here_button("Only mine", {"by": me}, key="mine", icon=":material/person:")
 
 

@@ -73,6 +73,7 @@ def share_bars(bars: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -
                 "line": {"width": 1, "color": own.paper},
                 "pattern": {
                     "shape": HATCHES.get(part.tone, ""),
+                    "fillmode": "overlay",
                     "fgcolor": own.paper,
                     "size": 7,
                     "solidity": 0.16,
