@@ -15,7 +15,17 @@ from db.blind import hidden_chunks
 from db.chunk_filter import RULES, label_column
 from db.errors import StoreValueError
 from db.session import StoreBase, batches
-from db.tables import Chunk, ChunkLabel, ChunkOpinion, ChunkVote, Judgment, QueueItem, Review, Trajectory
+from db.tables import (
+    Chunk,
+    ChunkLabel,
+    ChunkOpinion,
+    ChunkVote,
+    Judgment,
+    Problem,
+    QueueItem,
+    Review,
+    Trajectory,
+)
 
 MOST = 10_000
 """Chunks that one comparison looks at."""
@@ -107,6 +117,16 @@ class AnsweredChunks:
     hidden: int
 
 
+@dataclass(frozen=True)
+class Excerpt:
+    """What a chunk and its problem say, cut."""
+
+    text: str
+    problem: str
+    dataset: str
+    key: str
+
+
 class AgreementReads(StoreBase):
     """Reads of the Judges page."""
 
@@ -161,6 +181,21 @@ class AgreementReads(StoreBase):
             if chunk_id in places
         ]
         return AnsweredChunks(rows, complete, hidden)
+
+    def excerpts(self, chunk_ids: Sequence[int], *, chars: int = 300) -> dict[int, Excerpt]:
+        """{chunk id: the first ``chars`` characters of its text and of its problem's}."""
+        found: dict[int, Excerpt] = {}
+        cut = [func.substr(column, 1, chars) for column in (Chunk.text, Problem.text)]
+        with self.read() as db:
+            for batch in batches(chunk_ids):
+                query = (
+                    select(Chunk.id, *cut, Problem.dataset, Problem.key)
+                    .join(Trajectory, Trajectory.id == Chunk.trajectory_id)
+                    .join(Problem, Problem.id == Trajectory.problem_id)
+                    .where(Chunk.id.in_(batch))
+                )
+                found |= {row[0]: Excerpt(*row[1:]) for row in db.execute(query)}
+        return found
 
     def _places(
         self, db: Connection, chunk_ids: Sequence[int]

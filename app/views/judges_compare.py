@@ -27,6 +27,7 @@ from db.errors import NotFoundError
 from db.reads_trajectory import JudgmentView
 from engine.evaluate.paired import Case, Change, Comparison, compare
 from engine.judge import Verdict, vote
+from engine.rationale import error_sentence
 
 MOST_DRAWS = 48
 ORDER: tuple[Change, ...] = ("regressed", "fixed", "both wrong", "both right")
@@ -281,4 +282,5 @@ def _one_judge(
             judgment.score, text=f"p(+) {judgment.score:.2f}: this judge gives a score and writes nothing"
         )
     else:
-        show_text(judgment.rationale, raw=raw)
+        named = error_sentence(judgment.rationale) if judgment.verdict == "negative" else None
+        show_text(judgment.rationale, raw=raw, marks=[named] if named else [])
