@@ -198,6 +198,8 @@ REFUSED: dict[str, dict[str, object]] = {
     "skip": {},
     "retry_skipped": {},
     "undo_last": {"action_id": "x"},
+    "save_search": {"name": "mine", "page": "trajectories", "query": "label=-"},
+    "delete_search": {"search_id": 1},
 }
 """Writes that pages make, with what a reader would send."""
 LOOKS = {"item"}
@@ -230,6 +232,7 @@ def test_a_reader_is_refused(store: Store, name: str) -> None:
     mode = "first-error" if name == "answer_first_error" else "chunk"
     new = NewQueue("open", mode=mode, order="reading", chunk_ids=[ids["chunk"]], reviews_per_item=2)
     queue = store.make_queue(new, "ann")
+    store.save_search("hers", "trajectories", "", "ann")
     store.set_role(GUEST, "annotator", by="ann")
     held = store.next_item(queue, GUEST)
     assert held is not None
