@@ -29,6 +29,8 @@ OVERVIEW = 2000
 MOST_PAIRS = 45
 MOST_QUEUES = 12
 NOBODY = ""
+WIDTH = 960
+"""Pixels: numbers stay near their names on a wide screen."""
 PAIR_COLUMNS = (
     Column("Between", "link"),
     Column("Chunks", "number"),
@@ -55,7 +57,8 @@ def show_agreement(asked: Asked, known: Raters, queues: Mapping[int, str]) -> No
     _choose(asked, known, queues)
     if asked.a and asked.b:
         _two(asked, known, asked.a, asked.b)
-    else:
+        return
+    with st.container(width=WIDTH):
         _everybody(asked, known, queues)
 
 
@@ -370,4 +373,5 @@ def _positions(a: str, b: str, rows: Sequence[Rated]) -> None:
         )
         for at, one in found.items()
     ]
-    row_table(columns, drawn, label="Agreement by place in the solution", key="agreement-places")
+    with st.container(width=WIDTH):
+        row_table(columns, drawn, label="Agreement by place in the solution", key="agreement-places")
