@@ -6,13 +6,13 @@ here. Not here: choosing the items (the store does).
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import streamlit as st
 
 from app.views.queue_words import MODES, ORDERS
+from app.views.trajectories_address import FIELDS, filter_query, read_chunks
 from app.widgets.access import actor, get_store
 from app.widgets.here import go_here, here_button
 from app.widgets.plain_table import value_text
@@ -22,12 +22,11 @@ from db.errors import StoreError, StoreValueError
 from db.queue_rows import MOST_ITEMS, MOST_KNOWN
 from db.queues_store import NewQueue
 
-FILTERS = tuple(field.name for field in fields(ChunkFilter))
+FILTERS = tuple(FIELDS)
 GUIDELINES = Path(__file__).parents[1].joinpath("widgets", "guidelines.txt").read_text(encoding="utf-8")
 COUNTED = 1000
 _MESSAGE = "new_queue_message"
 _FORM = "new-queue"
-_BOOLS = {"true": True, "false": False, "yes": True, "no": False}
 
 
 def new_queue() -> None:
@@ -40,42 +39,19 @@ def new_queue() -> None:
     if store.role(actor()) != "owner":
         st.warning("Making a queue takes an owner. An owner sets roles on the People page.")
         return
-    try:
-        where = filter_from({name: st.query_params[name] for name in FILTERS if name in st.query_params})
-    except StoreValueError as error:
-        st.error(escape_line(str(error), limit=300), icon=":material/link_off:")
+    asked = read_chunks({name: st.query_params[name] for name in FILTERS if name in st.query_params})
+    if asked.problems:
+        for problem in asked.problems:
+            st.error(problem, icon=":material/link_off:")
         here_button("Without filters", {"new": "1"}, key="no-filters", icon=":material/filter_list_off:")
         return
+    where = cast(ChunkFilter, asked.where)
     _which(where)
     with st.form(_FORM, border=True):
         _what()
         st.divider()
         _how()
         st.form_submit_button("Make the queue", type="primary", on_click=_make, args=(where,))
-
-
-def filter_from(given: dict[str, str]) -> ChunkFilter:
-    """The filter that an address asks for. Raises StoreValueError for a value that its field cannot hold."""
-    kinds = {field.name: str(field.type) for field in fields(ChunkFilter)}
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        try:
-            values[name] = _value(kinds[name], text)
-        except ValueError as error:
-            raise StoreValueError(f"the address asks for {name} = {text[:60]!r}, which cannot be") from error
-    return ChunkFilter(**values)
-
-
-def _value(kind: str, text: str) -> Any:
-    if kind.startswith("bool"):
-        if text.lower() not in _BOOLS:
-            raise ValueError(text)
-        return _BOOLS[text.lower()]
-    if kind.startswith("int"):
-        return int(text)
-    if kind.startswith("float"):
-        return float(text)
-    return text
 
 
 def known_items(text: str) -> dict[int, int]:
@@ -111,7 +87,7 @@ def _which(where: ChunkFilter) -> None:
             "views/trajectories.py",
             label="Choose by filters",
             icon=":material/filter_list:",
-            query_params={"show": "chunks", **{name: st.query_params[name] for name in where.asks}},
+            query_params={"show": "chunks", **filter_query(where)},
         )
 
 
