@@ -208,6 +208,7 @@ def test_judges_stand_side_by_side(open_at: Open, world: tuple[Store, str, Rater
         ({"view": "compare", "a": "judge:77", "b": "run:1"}, "no such person, judge or run"),
         ({"queue": "77"}, "there is no such queue"),
         ({"queue": "²"}, "a whole number"),
+        ({"at": "21"}, "counted together"),
         ({"cell": "++-"}, "one behind the other"),
         ({"change": "broken"}, "it can be fixed"),
         ({"colour": "red"}, "this page knows"),

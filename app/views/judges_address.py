@@ -69,6 +69,8 @@ def read_asked(raters: Mapping[str, str], queues: Mapping[int, str]) -> Asked:
                 refuse(name, "a whole number was expected")
     if "queue" in numbers and numbers["queue"] not in queues:
         refuse("queue", "there is no such queue in this store")
+    if numbers.get("at", 0) > LAST_POSITION:
+        refuse("at", f"chunks from {LAST_POSITION} on are counted together, as at={LAST_POSITION}")
     for name in ("a", "b"):
         if name in query and query[name] not in raters:
             refuse(name, _why_not(query[name]))
