@@ -145,3 +145,23 @@ def test_names_are_shown_as_text(open_at: Open, store: Store) -> None:
     app = open_at(by="# Fake ![p](https://evil.example/p.png)")
     assert table(app, "People")[0]["cells"][0] == "![p](https://evil.example/p.png) <b>"  # type: ignore[index]
     assert all("![p](" not in str(element.value) for element in (*app.markdown, *app.caption))
+
+
+def test_a_reader_is_offered_nothing_that_the_store_would_refuse(open_at: Open, store: Store) -> None:
+    trajectory, _ = add_trajectory(store, add_problem(store))
+    run = store.create_run("sample", {"kind": "sample"}, "rosa")
+    app = open_at(GRACE)
+    app.switch_page("views/runs.py")
+    app.query_params["run"] = str(run)
+    app.run()
+    assert app.button(key=f"stop-{run}").disabled
+    assert "takes an owner, and you are a reader" in words(app)
+    app.switch_page("views/trajectory.py")
+    app.query_params.clear()
+    app.query_params.update({"traj": str(trajectory), "chunk": "0"})
+    app.run()
+    assert not app.exception
+    assert "Reviewing takes an annotator, and you are a reader" in words(app)
+    assert not [b.key for b in app.button if b.key and b.key.startswith("verdict-")]
+    store.set_role(SIGNS_AS, "annotator", by="rosa")
+    assert [b.key for b in app.run().button if b.key and b.key.startswith("verdict-")]

@@ -14,6 +14,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.widgets.access import actor, get_store
+from app.widgets.chrome import allowed
 from app.widgets.safe_text import code, escape_line, raw_toggle, show_text, visible
 from db.errors import StoreError
 from engine.chunks import CUTTERS
@@ -85,12 +86,13 @@ def show_import() -> None:
     with st.spinner("Reading", show_time=True):
         looked = look(data, name, cutter)
     _show(looked)
+    may = allowed("owner", "Importing")
     st.button(
         f"Import {looked.problems:,} problems and {looked.solutions:,} solutions",
         key="import",
         type="primary",
         icon=":material/upload:",
-        disabled=not looked.problems,
+        disabled=not looked.problems or not may,
         on_click=_import,
         args=(data, name, dataset.strip() or None, cutter),
     )

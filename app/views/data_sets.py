@@ -14,6 +14,7 @@ from app.settings import get_settings
 from app.views import data_choice as choice
 from app.views.data_preview import show_preview
 from app.widgets.access import actor, get_store
+from app.widgets.chrome import allowed
 from app.widgets.empty import empty_state
 from app.widgets.live import live
 from app.widgets.rows import Chip, Column, Row, row_table
@@ -316,13 +317,14 @@ def _sizes() -> None:
 def _freeze_box(refusal: str | None) -> None:
     """The one button, and what became of it."""
     token = st.session_state.setdefault(TOKEN, uuid4().hex)
+    may = allowed("owner", "Freezing a set")
     st.button(
         "Freeze this set",
         key="freeze",
         type="primary",
         icon=":material/ac_unit:",
         width="stretch",
-        disabled=refusal is not None,
+        disabled=refusal is not None or not may,
         on_click=_freeze,
         args=(token,),
         help="Queues a run that writes the set with its manifest.",

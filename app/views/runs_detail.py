@@ -20,6 +20,7 @@ from app.views.runs_results import show_result
 from app.views.runs_training import show_alarms, show_curves, show_samples
 from app.widgets.access import actor, get_store
 from app.widgets.chips import status_chip
+from app.widgets.chrome import allowed
 from app.widgets.empty import no_such
 from app.widgets.here import here_button
 from app.widgets.live import live
@@ -115,26 +116,29 @@ def _span(run: RunRow, until: Any) -> str:
 
 def _buttons(run: RunRow) -> None:
     trains = run.kind.startswith("train-")
+    stoppable, resumable = run.status in ("queued", "running", "stalled"), _resumable(run)
+    may = allowed("owner", "Stopping or resuming a run") if stoppable or resumable else True
     with st.container(horizontal=True, vertical_alignment="center"):
-        if run.status in ("queued", "running", "stalled"):
+        if stoppable:
             asked = run.stop_requested and run.status == "running"
             st.button(
                 "Stopping …" if asked else "Stop and save" if trains else "Stop",
                 key=f"stop-{run.id}",
                 icon=":material/stop:",
-                disabled=asked,
+                disabled=asked or not may,
                 on_click=_stop,
                 args=(run.id,),
                 help="It saves a checkpoint after the batch in hand; Resume goes on from there, on the same curve"
                 if trains
                 else "It finishes the batch in hand and can be resumed",
             )
-        if shown_status(run) in ("stopped", "failed", "stalled") and run.parent_id is None:
+        if resumable:
             st.button(
                 "Resume",
                 key=f"resume-{run.id}",
                 icon=":material/play_arrow:",
                 type="primary",
+                disabled=not may,
                 on_click=_resume,
                 args=(run.id,),
                 help="Goes on from its last checkpoint, on the same curve, with the same recipe"
@@ -145,6 +149,10 @@ def _buttons(run: RunRow) -> None:
             _again(run)
     if problem := st.session_state.pop(f"run-problem-{run.id}", None):
         st.error(escape_line(problem, limit=400), icon=":material/error:")
+
+
+def _resumable(run: RunRow) -> bool:
+    return shown_status(run) in ("stopped", "failed", "stalled") and run.parent_id is None
 
 
 def _again(run: RunRow) -> None:

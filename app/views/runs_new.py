@@ -22,6 +22,7 @@ from app.views.runs_fields import title_of
 from app.views.runs_forecast import show_forecast
 from app.views.runs_form import Form
 from app.widgets.access import actor, get_store
+from app.widgets.chrome import allowed
 from app.widgets.empty import no_such
 from app.widgets.here import go_here, here_button
 from app.widgets.live import live
@@ -225,13 +226,14 @@ def _start_box(form: Form) -> None:
     recipe = _checked(form)
     if recipe is not None:
         show_forecast(recipe)
+    may = allowed("owner", "Starting a run")
     st.button(
         f"Start: {kind_title(recipe.kind if recipe else form.kind.name).lower()}",
         key="new-start",
         type="primary",
         icon=":material/play_arrow:",
         width="stretch",
-        disabled=recipe is None,
+        disabled=recipe is None or not may,
         on_click=_start,
         args=(form, token),
     )

@@ -14,7 +14,7 @@ import streamlit as st
 from app.widgets.access import actor, get_store
 from app.widgets.card import action_id, fresh, say, show_message, used
 from app.widgets.chips import chip, label_chip, review_chip
-from app.widgets.chrome import reviewing_as
+from app.widgets.chrome import allowed, reviewing_as
 from app.widgets.keys import bindings, key_hint, press_keys
 from app.widgets.review_form import VERDICTS, Card, ask, draft_again, focus_wanted, given, keep_draft
 from app.widgets.safe_text import code, escape_line, show_text
@@ -70,7 +70,9 @@ def review_card(
         st.markdown(f"**Review** of chunk {chunk_idx}{effective}")
         show_message()
         card = Card(chunk_id, action_id(chunk_id), chunk_id, text, mine)
-        if mine is not None and st.session_state.get(_CHANGING) != chunk_id:
+        if not allowed("annotator", "Reviewing"):
+            targets: dict[str, str] = {}
+        elif mine is not None and st.session_state.get(_CHANGING) != chunk_id:
             targets = _answered(replace(card, mine=None), mine, keys)
         else:
             targets = _ask(card, head, keys)
