@@ -193,7 +193,7 @@ def test_a_reader_looks_on(open_at: Open, filled: tuple[Store, str, Filled]) -> 
     store, _, ids = filled
     queue = make(store, "To look at", ids.sampled[10])
     store.set_role("lena", "reader", "rosa")
-    assert "You look on as a reader" in words(open_at("lena", queue=queue))
+    assert "Reviewing takes an annotator, and you are a reader" in words(open_at("lena", queue=queue))
     assert "reviewing takes an annotator" in words(open_at("lena", queue=queue, work=1))
     assert "takes an owner" in words(open_at("lena", new=1))
 

@@ -15,6 +15,7 @@ from app.widgets.access import actor, get_store
 from app.widgets.address import parameters
 from app.widgets.card import action_id, fresh, say, used
 from app.widgets.chips import chip, label_chip, review_chip
+from app.widgets.chrome import allowed
 from app.widgets.judges_shown import NEXT, next_judgment, show_judges
 from app.widgets.keys import key_hint
 from app.widgets.review_card import show_reasons
@@ -65,13 +66,21 @@ def item_card(item: ItemView, keys: Mapping[str, str], *, raw: bool) -> tuple[Ca
             st.markdown(f":small[reference answer {code(item.reference)}]")
     targets = _solution(asked, keys, raw=raw)
     with st.container(border=True, gap="xsmall", key="item-card"):
-        if item.status is None:
-            st.info("Others have answered this item; you only look at it.", icon=":material/group:")
-        elif item.status == "done" and st.session_state.get(_CHANGING) != item.id:
-            targets |= _answered(asked, card, keys)
-        else:
-            targets |= _open(asked, card, keys)
+        targets |= _asking(asked, card, keys)
     return card, targets
+
+
+def _asking(asked: Asked, card: Card, keys: Mapping[str, str]) -> dict[str, str]:
+    """The form, or what was answered, or why there is nothing to answer."""
+    item = asked.item
+    if not allowed("annotator", "Reviewing"):
+        return {}
+    if item.status is None:
+        st.info("Others have answered this item; you only look at it.", icon=":material/group:")
+        return {}
+    if item.status == "done" and st.session_state.get(_CHANGING) != item.id:
+        return _answered(asked, card, keys)
+    return _open(asked, card, keys)
 
 
 def show_evidence(item: ItemView, card: Card, *, raw: bool) -> dict[str, str]:

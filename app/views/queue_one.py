@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.views.queue_words import recipe_words, state_chips
 from app.widgets.access import actor, get_store
+from app.widgets.chrome import allowed
 from app.widgets.guide_text import show_guide
 from app.widgets.here import here_button
 from app.widgets.keys import bindings, key_hint, press_keys
@@ -62,7 +63,7 @@ def one_queue(queue: QueueRow) -> None:
         if role == "owner":
             _closing(queue)
     if role == "reader":
-        st.caption("You look on as a reader. An owner makes you an annotator on the People page.")
+        allowed("annotator", "Reviewing")
     st.progress(
         queue.n_settled / queue.n_items if queue.n_items else 0.0,
         text=f"{queue.n_settled:,} of {queue.n_items:,} items settled",
