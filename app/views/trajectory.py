@@ -71,6 +71,8 @@ def page() -> None:
     above_left, above_right = st.columns([5, 7], gap="medium")
     with above_left:
         _problem(view, raw)
+        if _has_curve(shown):
+            show_rules(shown)
     with above_right:
         _above(shown)
     with st.container(key="trajectory-below"):
@@ -143,7 +145,7 @@ def _facts(view: TrajectoryView) -> str:
 
 
 def _above(shown: Shown) -> None:
-    """The curve with the rule that colours it, or why there is none."""
+    """The curve, or why there is none."""
     view = shown.view
     if view.blind:
         empty_state(
@@ -155,7 +157,7 @@ def _above(shown: Shown) -> None:
             icon=":material/visibility_off:",
         )
         return
-    if not any(value.known or value.bounds for value in shown.values[:-1]):
+    if not _has_curve(shown):
         empty_state(
             "Values unknown",
             "Nothing was rolled out from this solution. A rollout run draws its Q curve.",
@@ -166,7 +168,11 @@ def _above(shown: Shown) -> None:
         )
         return
     _curve(shown)
-    show_rules(shown)
+
+
+def _has_curve(shown: Shown) -> bool:
+    """Whether anything but the grade of the end is known of its values."""
+    return any(value.known or value.bounds for value in shown.values[:-1])
 
 
 def _curve(shown: Shown) -> None:

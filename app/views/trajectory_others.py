@@ -133,5 +133,8 @@ def _beside(shown: Shown, beside: int, found: Sequence[Sibling], values: dict[in
 
 
 def _after(values: Sequence[Value], chunk: int) -> str:
-    known = chunk + 1 < len(values) and values[chunk + 1].known
-    return f":small[:gray[Q {fraction_words(values[chunk + 1])}]]" if known else ""
+    """The value after a chunk in a few signs."""
+    if chunk + 1 >= len(values) or not values[chunk + 1].known:
+        return ""
+    value = values[chunk + 1]
+    return f":small[:gray[Q {fraction_words(value) if value.exact is None else int(value.exact)}]]"

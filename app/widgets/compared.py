@@ -21,8 +21,8 @@ def show_compared(rows: Sequence[Row], here: Name, there: Name, *, raw: bool) ->
     """The rows from the last one that is the same on; how many came before it is said."""
     same = parting(rows)
     if same == len(rows):
-        st.caption("They are the same, word for word.")
-        return
+        st.caption("The same, word for word.")
+        same = 1
     if same > 1:
         st.caption(f"The same up to here: {same - 1} piece{'s' if same > 2 else ''} not shown.")
     first = max(0, same - 1)
@@ -42,6 +42,6 @@ def show_compared(rows: Sequence[Row], here: Name, there: Name, *, raw: bool) ->
 def _piece(name: str, text: str, marks: Sequence[Span], *, raw: bool) -> None:
     whole = tuple(marks) == ((0, len(text)),)
     with st.container(horizontal=True, wrap=False, gap="small", vertical_alignment="top"):
-        st.markdown(f"{name} :small[:gray[only here]]" if whole else name, width=116)
+        st.markdown(f"{name} :small[:gray[only here]]" if whole else name, width=128)
         with st.container(gap=None):
             show_text(text, raw=raw, marks=() if whole else marks)

@@ -89,8 +89,16 @@ def value_figure(
     figure = go.Figure()
     if selected is not None:
         wider = max(0.0, 0.003 * len(values) - 0.5)  # still to be seen among hundreds of chunks
-        figure.add_vrect(
-            selected - wider, selected + 1 + wider, fillcolor=palette.chosen, line_width=0, layer="below"
+        figure.add_shape(
+            xref="x",
+            yref="paper",
+            x0=selected - wider,
+            x1=selected + 1 + wider,
+            y0=0,
+            y1=1,
+            fillcolor=palette.chosen,
+            line_width=0,
+            layer="below",
         )
     for stretch in _known_stretches(values):
         figure.add_trace(_band(stretch, values, palette))
