@@ -56,7 +56,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_server(environment: dict[str, str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_server(
+    environment: dict[str, str], log: Path, script: Path = ROOT / "app" / "serve.py"
+) -> tuple[subprocess.Popen[bytes], str]:
     """Start the pages on a free port and wait until they answer. The caller ends the process."""
     port = free_port()
     command = [
@@ -64,16 +66,18 @@ def start_server(environment: dict[str, str], log: Path) -> tuple[subprocess.Pop
         "-m",
         "streamlit",
         "run",
-        str(ROOT / "app" / "serve.py"),
+        str(script),
         "--server.port",
         str(port),
+        "--server.headless",
+        "true",
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=log.parent, env=environment, stdout=output, stderr=subprocess.STDOUT
         )
     url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if httpx.get(f"{url}/_stcore/health", timeout=2).status_code == 200:

@@ -8,8 +8,9 @@ import pytest
 
 from tests.browser_support import browser, live_app, page
 from tests.coin import coin, tied_coin  # noqa: F401
+from tests.queue_pages import slow_url
 
-__all__ = ["browser", "live_app", "page"]
+__all__ = ["browser", "live_app", "page", "slow_url"]
 
 
 @pytest.fixture(scope="session")
