@@ -17,6 +17,7 @@ from db.tables import Assignment, Chunk, Queue, QueueItem, QueueMember, Trajecto
 
 HIDDEN = "hidden"
 """Stands where an outcome would."""
+_OWN = Assignment.__table__.alias("own")
 
 
 def is_blind(db: Connection, viewer: str | None) -> bool:
@@ -34,10 +35,9 @@ def is_blind(db: Connection, viewer: str | None) -> bool:
 def hidden_query(viewer: str) -> Select[Any]:
     """Ids of the trajectories that are hidden from the viewer, sought from the trajectory on (add a condition on
     ``QueueItem.trajectory_id``); a trajectory may occur more than once."""
-    own = Assignment.__table__.alias("own")
-    mine = (own.c.item_id == QueueItem.id) & (own.c.actor == viewer)
-    done = exists().where(mine, own.c.status == "done")
-    in_hand = exists().where(mine, own.c.status == "open")
+    mine = (_OWN.c.item_id == QueueItem.id) & (_OWN.c.actor == viewer)
+    done = exists().where(mine, _OWN.c.status == "done")
+    in_hand = exists().where(mine, _OWN.c.status == "open")
     return (
         select(QueueItem.trajectory_id)
         # + 0: not by the index of the queue's items, of which there may be many thousands
@@ -57,12 +57,7 @@ def not_hidden(db: Connection, viewer: str | None, trajectory_id: Any) -> list[A
 
 def hidden(db: Connection, viewer: str | None, trajectory_ids: Iterable[int]) -> set[int]:
     """Those of the trajectories that are hidden from the viewer."""
-    if viewer is None or not is_blind(db, viewer):
-        return set()
-    found: set[int] = set()
-    for batch in batches(trajectory_ids):
-        found.update(db.scalars(hidden_query(viewer).where(QueueItem.trajectory_id.in_(batch))))
-    return found
+    return _hidden(db, viewer, trajectory_ids) if viewer is not None and is_blind(db, viewer) else set()
 
 
 def hidden_chunks(db: Connection, viewer: str | None, chunk_ids: Iterable[int]) -> set[int]:
@@ -93,6 +88,13 @@ def hidden_with_siblings(db: Connection, viewer: str | None, trajectory_ids: Ite
     return {id_ for id_, problem in problems.items() if problem in away}
 
 
+def _hidden(db: Connection, viewer: str, trajectory_ids: Iterable[int]) -> set[int]:
+    found: set[int] = set()
+    for batch in batches(trajectory_ids):
+        found.update(db.scalars(hidden_query(viewer).where(QueueItem.trajectory_id.in_(batch))))
+    return found
+
+
 def _by_trajectory(
     db: Connection, viewer: str | None, ids: Iterable[int], *ways: tuple[Any, Any]
 ) -> set[int]:
@@ -104,6 +106,6 @@ def _by_trajectory(
         owners = [
             pair for key, owner in ways for pair in db.execute(select(key, owner).where(key.in_(batch)))
         ]
-        away = hidden(db, viewer, {owner for _, owner in owners})
+        away = _hidden(db, viewer, {owner for _, owner in owners})
         found.update(id_ for id_, owner in owners if owner in away)
     return found

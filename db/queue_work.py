@@ -7,15 +7,13 @@ it may still answer. Not: making and closing queues (queues_store).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
-from hashlib import sha256
-from typing import Any
 
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from db.errors import NotFoundError, QueueStateError, ReviewConflictError, StoreValueError
 from db.people_store import need, note, role_of
+from db.queue_answers import derived, filled_in, finish, newest, say, stored, undone
 from db.queue_rows import ItemView
 from db.queue_views import (
     STALE_S,
@@ -25,16 +23,14 @@ from db.queue_views import (
     chain_of,
     held,
     item_view,
-    newest_guideline,
     place_of,
-    recount,
     reopen_if_unanswered,
     wants_more,
 )
 from db.reviews_store import take_back, write_review
 from db.rows import ReviewDetails, ReviewRow
-from db.session import StoreBase, columns, insert_new, one_at_a_time, rows_of, store_now
-from db.tables import Assignment, Chunk, Queue, QueueItem, QueueMember, Review
+from db.session import StoreBase, insert_new, one_at_a_time, store_now
+from db.tables import Assignment, Chunk, Queue, QueueItem, QueueMember
 
 SEEN_EVERY_S = 60.0
 """How exactly it is kept when an open item was last looked at: a write in so many seconds."""
@@ -113,15 +109,15 @@ class QueueWork(StoreBase):
                 raise StoreValueError(
                     f"item {item_id} is a whole solution: it is answered by its first error"
                 )
-            if _stored(db, action_id) is not None:  # sent again: what is stored, however things stand now
+            if stored(db, action_id) is not None:  # sent again: what is stored, however things stand now
                 return write_review(db, chunk_id, action_id, actor, verdict, comment, supersedes=supersedes)
             holding = _hold(db, place, actor)
-            details = _filled_in(db, place, holding, details)
+            details = filled_in(db, place, holding, details)
             row = write_review(
                 db, chunk_id, action_id, actor, verdict, comment, supersedes=supersedes, details=details
             )
             right = None if place.known is None else verdict == place.known
-            _finish(db, place, actor, holding, details.seconds, right)
+            finish(db, place, actor, holding, details.seconds, right)
             return row
 
     def answer_first_error(
@@ -150,22 +146,22 @@ class QueueWork(StoreBase):
                 raise StoreValueError(
                     f"item {item_id} has {len(chunks)} chunks: its first error cannot be at {first_error!r}"
                 )
-            known = _stored(db, action_id)
+            known = stored(db, action_id)
             if known is not None:
                 if (known.actor, known.item_id) != (actor, item_id):
                     raise ReviewConflictError(f"action {action_id!r} was used before; nothing was stored")
                 return [row for _, row in sorted(answers_of(db, place, actor).items())]
             holding = _hold(db, place, actor)
-            details = _filled_in(db, place, holding, details)
+            details = filled_in(db, place, holding, details)
             head, _ = chain_of(db, chunks[0], actor)
             if (head.id if head else None) != supersedes:
                 raise ReviewConflictError(
                     f"item {item_id}: {actor}'s answer was changed since this card was drawn; nothing was stored. "
                     "Look at it again"
                 )
-            rows = _say(db, place, action_id, actor, chunks, first_error, comment, details)
+            rows = say(db, place, action_id, actor, chunks, first_error, comment, details)
             right = None if place.known is None else first_error == place.known
-            _finish(db, place, actor, holding, details.seconds, right)
+            finish(db, place, actor, holding, details.seconds, right)
             return rows
 
     def skip(self, item_id: int, actor: str) -> None:
@@ -201,16 +197,16 @@ class QueueWork(StoreBase):
         """
         with self.write() as db:
             _lock(db, queue_id)
-            known = _stored(db, action_id)
+            known = stored(db, action_id)
             if known is not None:
-                return _undone(db, known, actor, action_id)
+                return undone(db, known, actor, action_id)
             _check_open(db, queue_id)
-            said = _newest(db, queue_id, actor)
+            said = newest(db, queue_id, actor)
             if said is None or said.item_id is None:
                 raise ReviewConflictError(f"{actor} has no answer in queue {queue_id} to take back")
             place = place_of(db, said.item_id)
             for idx, row in answers_of(db, place, actor).items():
-                key = action_id if row.chunk_id == said.chunk_id else _derived(action_id, idx)
+                key = action_id if row.chunk_id == said.chunk_id else derived(action_id, idx)
                 whole = place.item_id if place.chunk_id is None else None
                 take_back(db, key, actor, row.chunk_id, whole_item=whole)
             reopen_if_unanswered(db, place.item_id, actor)
@@ -332,98 +328,3 @@ def _look(db: Connection, holding: Held | None) -> None:
     if abs(now - holding.seen_at) > timedelta(seconds=STALE_S):
         values["opened_at"] = now
     db.execute(update(Assignment).where(Assignment.id == holding.id).values(values))
-
-
-# ---- answers
-
-
-def _stored(db: Connection, action_id: str) -> ReviewRow | None:
-    query = select(*columns(ReviewRow, Review)).where(Review.action_id == action_id)
-    rows = rows_of(ReviewRow, db.execute(query))
-    return rows[0] if rows else None
-
-
-def _filled_in(db: Connection, place: Place, holding: Held, details: ReviewDetails) -> ReviewDetails:
-    guideline = details.guideline_id
-    if guideline is None and (newest := newest_guideline(db, place.queue_id)):
-        guideline = newest.id
-    seconds = (store_now(db) - holding.opened_at).total_seconds()
-    if holding.status != "open" or seconds < 0:  # a change, or the clock went back: not known
-        return replace(details, item_id=place.item_id, guideline_id=guideline, seconds=None)
-    return replace(details, item_id=place.item_id, guideline_id=guideline, seconds=seconds)
-
-
-def _finish(
-    db: Connection, place: Place, actor: str, holding: Held, seconds: float | None, right: bool | None
-) -> None:
-    values: dict[str, Any] = {"status": "done", "right": right}
-    if holding.status != "done":
-        values |= {"closed_at": store_now(db), "seconds": seconds}
-    db.execute(update(Assignment).where(Assignment.id == holding.id).values(values))
-    recount(db, place.item_id, actor)
-
-
-def _derived(action_id: str, idx: int) -> str:
-    """The action's id on a further chunk."""
-    return sha256(f"{action_id}/{idx}".encode()).hexdigest()
-
-
-def _say(
-    db: Connection,
-    place: Place,
-    action_id: str,
-    actor: str,
-    chunks: list[int],
-    first_error: int,
-    comment: str,
-    details: ReviewDetails,
-) -> list[ReviewRow]:
-    """One review for each chunk up to the first error; what an earlier answer said of later ones is taken back."""
-    last = first_error if first_error >= 0 else len(chunks) - 1
-    plain = ReviewDetails(item_id=details.item_id, guideline_id=details.guideline_id, seconds=details.seconds)
-    rows = []
-    for idx, chunk_id in enumerate(chunks[: last + 1]):
-        head, _ = chain_of(db, chunk_id, actor)
-        rows.append(
-            write_review(
-                db,
-                chunk_id,
-                action_id if idx == 0 else _derived(action_id, idx),
-                actor,
-                -1 if idx == first_error else 1,
-                comment if idx == last else "",
-                supersedes=head.id if head else None,
-                details=details if idx == last else plain,
-            )
-        )
-    for idx, row in answers_of(db, place, actor).items():
-        if idx > last:
-            take_back(db, _derived(action_id, idx), actor, row.chunk_id, whole_item=place.item_id)
-    return rows
-
-
-def _newest(db: Connection, queue_id: int, actor: str) -> ReviewRow | None:
-    """The newest of the actor's answers in the queue that is in force."""
-    head = Review.__table__.alias("head")
-    later = Review.__table__.alias("later")
-    in_force = exists().where(
-        head.c.chunk_id == Review.chunk_id,
-        head.c.actor == Review.actor,
-        (head.c.id == Review.id) | (head.c.restores == Review.id),
-        ~exists().where(later.c.supersedes == head.c.id),
-    )
-    items = select(QueueItem.id).where(QueueItem.queue_id == queue_id)
-    query = select(*columns(ReviewRow, Review)).where(
-        Review.actor == actor, Review.kind != "undo", Review.item_id.in_(items), in_force
-    )
-    rows = rows_of(ReviewRow, db.execute(query.order_by(Review.id.desc()).limit(1)))
-    return rows[0] if rows else None
-
-
-def _undone(db: Connection, undo: ReviewRow, actor: str, action_id: str) -> int:
-    """The item that an undo, stored before under this id, took back."""
-    query = select(Review.item_id).where(Review.id == undo.supersedes)
-    item_id = db.scalar(query)
-    if undo.actor != actor or undo.kind != "undo" or item_id is None:
-        raise ReviewConflictError(f"action {action_id!r} was used for something else; nothing was taken back")
-    return item_id

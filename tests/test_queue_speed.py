@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -210,10 +209,8 @@ def test_two_processes_share_a_queue(backend: str, tmp_path: Path):
         _, chunks = add_trajectory(store, add_problem(store), steps=30)
         queue = store.make_queue(NewQueue("q", order="reading", chunk_ids=chunks), "ann")
         command = [sys.executable, "-c", WORKER, url]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
         running = [
-            subprocess.Popen([*command, actor], stdout=subprocess.PIPE, text=True, env=environment)
-            for actor in ("ann", "bob")
+            subprocess.Popen([*command, actor], stdout=subprocess.PIPE, text=True) for actor in ("ann", "bob")
         ]
         done = [int(process.communicate(timeout=240)[0]) for process in running]
         assert sum(done) == 30 == store.queue(queue).n_settled
