@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.settings import get_settings
 from app.views.trajectory_shown import page_start
+from db.queue_rows import NewQueue
 from db.rows import NewJudgment
 from db.store import Store, open_store
 from tests.filled_store import Filled, filled_store
@@ -196,3 +198,72 @@ def test_fifty_chunks_a_page(open_at: Open, filled: tuple[Store, str, Filled]) -
     app = open_at(traj=filled[2].long, chunk=119)
     assert len([b for b in app.button if b.key and b.key.startswith("select-")]) == 20
     assert [page_start(i) for i in (None, 0, 49, 50, 119)] == [0, 0, 0, 50, 100]
+
+
+def test_moved_parameters_say_which_labels_flip_and_stay_on_the_next_chunk(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    app = open_at(traj=filled[2].sampled[2], chunk=1, gamma="0")
+    said = words(app)
+    flips = [b for b in app.button if b.key and b.key.startswith("flip-")]
+    assert f"**{len(flips)} of 4 label" in said and "γ = 0 in place of γ = 0.8" in said and flips
+    assert "usually −" in said
+    app.button(key="chunk-step-chunk-next").click().run()
+    assert app.query_params["gamma"] == "0" and app.query_params["chunk"] == "2"
+    app.button(key="rules-usual").click().run()
+    assert "gamma" not in app.query_params and "in place of" not in words(app)
+
+
+def test_a_slider_writes_the_address_and_the_usual_value_leaves_it(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    app = open_at(traj=filled[2].sampled[2], chunk=1, rule="rel-effective")
+    assert [slider.value for slider in app.slider] == [0.4, 4]
+    app.slider(key="rule-n").set_value(16).run()
+    assert app.query_params["n"] == "16" and "α = 0.4, n = 16" in words(app)
+    app.slider(key="rule-n").set_value(4).run()
+    assert "n" not in app.query_params
+
+
+def test_another_solution_is_shown_beside_this_one_from_where_they_part(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    ids = filled[2]
+    said = words(open_at(traj=ids.sampled[0], beside=ids.sampled[2]))
+    assert f"**{ids.sampled[0]} beside {ids.sampled[2]}**" in said and "The same up to here: 1 piece " in said
+    assert said.count(":orange-background[") >= 3  # 8 and 7, 8 and 7, 24 and 21
+    assert f"no solution {ids.hostile} of this problem" in words(
+        open_at(traj=ids.sampled[0], beside=ids.hostile)
+    )
+
+
+def test_words_that_were_searched_for_are_marked(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+    assert ":blue-background[apples]" in words(open_at(traj=filled[2].sampled[0], chunk=0, find="APPLES"))
+
+
+def test_the_sentence_that_names_the_error_is_marked_in_negative_rationales_only(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    said = words(open_at(traj=filled[2].sampled[2], chunk=2))
+    assert "marked: names the error" in said
+    assert re.search(r":orange-background\[[^]]*The arithmetic does not hold", said)
+    assert "names the error" not in words(open_at(traj=filled[2].sampled[2], chunk=0))
+
+
+def test_a_blind_queue_leaves_problem_chunks_and_review(open_at: Open, tmp_path: Path) -> None:
+    folder = tmp_path / "blind"
+    folder.mkdir()
+    url, ids = filled_store(folder)
+    store = open_store(url)
+    chunks = [chunk.id for chunk in store.chunk_page(ids.sampled[2], 0, 2)]
+    queue = store.make_queue(NewQueue("q", order="reading", chunk_ids=chunks, blind=True), "ann")
+    assert store.next_item(queue, "rosa")
+    store.close()
+    app = open_at(url=url, traj=ids.sampled[2], chunk=1, rollout=1)
+    said = words(app)
+    assert "hides values, labels, verdicts" in said and "She picks 5 more" in said
+    assert not re.search(
+        "carry out one operation|label [+−]|effective|Reference answer|wrong|sure|beside", said
+    )
+    assert not app.get("plotly_chart") and not app.slider
+    assert verdict_button(app, "2")
