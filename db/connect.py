@@ -13,10 +13,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import OperationalError
 
 from db.errors import StoreError, StoreUnreachableError, store_errors
 
 BUSY_TIMEOUT_S = 30.0
+RETRY_S = 0.002
 WRITE = "store_write"
 """Execution option of a connection whose transactions write."""
 
@@ -71,10 +73,34 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(WRITE, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
+        if connection.get_execution_options().get(WRITE, False):
+            _begin_write(connection, busy_timeout_s)
+        else:
+            connection.exec_driver_sql("BEGIN DEFERRED")
 
     return engine
+
+
+def _begin_write(connection: Connection, timeout_s: float) -> None:
+    """BEGIN IMMEDIATE, tried again every few milliseconds until the timeout.
+
+    SQLite's own waiting looks only every tenth of a second after a while: beside a run that writes one transaction
+    after another it meets the gaps between them so seldom that a person's review waits for seconds.
+    """
+    until = time.monotonic() + timeout_s
+    connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                return
+            except OperationalError as error:
+                busy = getattr(error.orig, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+                if not busy or time.monotonic() > until:
+                    raise
+            time.sleep(RETRY_S)
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(timeout_s * 1000)}")
 
 
 def _write_ahead(connection: Any, timeout_s: float, name: str) -> None:
