@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 ACTOR = "rosa"
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 120_000
 """Only a hang should end a test: the machine may be busy with something else."""
 CHROMIUM_ARGS = [
     "--no-sandbox",

@@ -27,6 +27,8 @@ def slow_url(live_app: LiveApp) -> Iterator[str]:
     environment = live_app.environment | {
         "STEPWISER_ACTOR": SLOW_ACTOR,
         "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
+        "STREAMLIT_SERVER_FILE_WATCHER_TYPE": "none",
+        "STREAMLIT_RUNNER_MAGIC_ENABLED": "false",
         "STREAMLIT_SERVER_ADDRESS": "127.0.0.1",
     }
     process, url = start_server(environment, live_app.home / "slow.log", ROOT / "tests" / "slow_pages.py")
