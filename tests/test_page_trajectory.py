@@ -39,7 +39,7 @@ def open_at(
         monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
         monkeypatch.setenv("STEPWISER_ACTOR", "rosa")
         get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=60).run()
+        app = AppTest.from_file(MAIN, default_timeout=200).run()
         app.switch_page("views/trajectory.py")
         for name, value in address.items():
             app.query_params[name] = str(value)
