@@ -294,6 +294,35 @@ def bench_grpo(
     raise typer.Exit(grpo(get_settings(), base, steps, least_tokens, console))
 
 
+@bench_app.command("peers")
+def bench_peers(
+    trajectories: Annotated[int, typer.Option(min=50, help="Solutions given to both")] = 2000,
+    items: Annotated[int, typer.Option(min=20, help="Answers given by keyboard")] = 40,
+    label_studio: Annotated[
+        Path | None, typer.Option(help="Its program; by default it is installed from PyPI below the home")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Markdown file for the table")] = None,
+) -> None:
+    """The same work here and in Label Studio, side by side in a browser."""
+    from app.bench.peers.compare import compare
+
+    raise typer.Exit(compare(get_settings(), trajectories, items, label_studio, out, console))
+
+
+@bench_app.command("ui")
+def bench_ui(
+    scale: Annotated[float, typer.Option(min=0.001, help="Share of 200,000 trajectories")] = 1.0,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the store: used again if it is there, else made and left there"),
+    ] = None,
+) -> None:
+    """The pages over a store of 200,000 trajectories: seconds and bytes of lists, searches, items, writes."""
+    from app.bench.ui import ui
+
+    raise typer.Exit(ui(scale, store, console))
+
+
 @bench_app.command("memory")
 def bench_memory() -> None:
     """Resident memory of the pages' process after every page was opened."""

@@ -79,5 +79,6 @@ def chromium() -> Iterator[Browser]:
 
 
 def drawn(page: Page) -> None:
-    """Wait until the page's script has run."""
+    """Wait until the page's script has run and every widget's code is there: before that no key does anything."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=DRAWN_MS)
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')", timeout=DRAWN_MS)

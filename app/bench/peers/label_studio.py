@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from app.bench.pages import free_port
-from app.bench.peers.side import timed
+from app.bench.peers.side import READING_MS, timed
 from app.bench.peers.tasks import ASKED, Task
 from app.launcher import LaunchError
 
@@ -129,6 +129,7 @@ class LabelStudio:
         submit.wait_for()
         seconds = []
         for number in range(count):
+            page.wait_for_timeout(READING_MS)
             mark = page.get_by_text("item-").first.inner_text()
             page.keyboard.press("1" if number % 2 else "3")
 

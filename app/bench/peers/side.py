@@ -11,6 +11,10 @@ from app.bench.peers.tasks import Task
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+READING_MS = 400
+"""Between an item's appearance and the key that answers it, on both sides: nobody reads faster, and neither tool
+needs to take a key any sooner. Not part of any time."""
+
 
 class Side(Protocol):
     """A labelling tool that runs on this machine. Times are wall seconds.
