@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 ACTOR = "rosa"
+READY = """() => {
+    if (document.querySelector('[data-testid=stSkeleton]')) return false
+    const names = [...document.querySelectorAll("[class*='-keys']")]
+        .flatMap(node => [...node.classList]).filter(name => /^st-key-.*-keys$/.test(name))
+    return names.every(name => window.stepwiserKeys?.sets.get(name.slice(7))?.host.isConnected)
+}"""
+"""Every widget's code is there, and the keys that the page binds are bound."""
 TIMEOUT_MS = 120_000
 """Only a hang should end a test: the machine may be busy with something else."""
 CHROMIUM_ARGS = [
@@ -139,8 +146,7 @@ def settled(page: Page, timeout_ms: float = TIMEOUT_MS) -> None:
     page.wait_for_timeout(120)
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=timeout_ms)
     # Widgets whose code is still on its way stand as skeletons, and keys do nothing yet.
-    no_skeleton = "document.querySelectorAll('[data-testid=stSkeleton]').length === 0"
-    page.wait_for_function(no_skeleton, timeout=timeout_ms)
+    page.wait_for_function(READY, timeout=timeout_ms)
 
 
 def open_page(page: Page, url: str) -> None:

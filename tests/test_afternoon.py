@@ -80,7 +80,7 @@ def test_the_afternoon_of_the_docs(
     expect(marking).to_be_hidden()
     settled(page)
     page.keyboard.press("t")
-    correction = page.get_by_label("What the chunk should have said")
+    correction = page.get_by_role("textbox", name="What the chunk should have said")
     expect(correction).to_be_focused()
     page.keyboard.press("Control+a")
     page.keyboard.type("Line 3: 3 + 3 = 6.")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
+READ_MS = 400
+"""A card must have been on screen for a moment before a key answers it."""
 
 
 def chunk_ids(app: LiveApp, trajectory: int) -> list[int]:
@@ -79,6 +81,7 @@ def test_an_override_with_a_comment_survives_a_reload_and_is_undone(live_app: Li
     settled(page)
     open_page(page, address)  # the draft was kept
     expect(page.get_by_label("Comment")).to_have_value(re.compile("put right in the next chunk"))
+    page.wait_for_timeout(READ_MS)
     page.keyboard.press("1")
     expect(page.get_by_text("You said")).to_be_visible()
     open_page(page, address)
@@ -89,6 +92,7 @@ def test_an_override_with_a_comment_survives_a_reload_and_is_undone(live_app: Li
     )
     expect(card).to_contain_text("put right in the next chunk, for $5.")
     assert [step.review.verdict for step in live_app.store.history(chunk)] == [-1]
+    page.wait_for_timeout(READ_MS)
     page.keyboard.press("u")
     expect(card).to_contain_text("took back")
     expect(card).to_contain_text("from rel-ratio, nobody reviewed it")
@@ -119,6 +123,7 @@ def test_keys_pressed_while_moving_on_go_to_a_chunk_that_was_on_screen(live_app:
     trajectory = live_app.filled.sampled[4]
     chunks = chunk_ids(live_app, trajectory)
     open_page(page, f"{live_app.url}/trajectory?traj={trajectory}&chunk=0")
+    page.wait_for_timeout(READ_MS)
     for key in "2j2j2":
         page.keyboard.press(key)
         page.wait_for_timeout(15)

@@ -172,10 +172,10 @@ def test_requirement_03_one_key_takes_back_the_last_review_after_a_reload_too(
 
 
 CANARIES = {
-    "rationale": "canary-rationale-8c1f",
-    "comment": "canary-comment-8c1f",
-    "correction": "canary-correction-8c1f",
-    "rollout": "canary-rollout-8c1f",
+    "rationale": "canaryrationale8c1f",
+    "comment": "canarycomment8c1f",
+    "correction": "canarycorrection8c1f",
+    "rollout": "canaryrollout8c1f",
     "answer": "31415926535",
     "value": "7/13",
 }
