@@ -7,6 +7,7 @@ what people or judges say of a chunk, but for ``effective_label``, which puts th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,11 +50,16 @@ DEFAULT_RULES = (ABS_Q, REL_EFFECTIVE, REL_RATIO)
 _DEFAULTS = {rule.name: rule for rule in DEFAULT_RULES}
 
 
+MOST = 1000
+"""Largest parameter of a rule."""
+_WRITTEN_OUT = re.compile(r"[+-]?\d{0,12}(?:\.\d{0,12}|/\d{1,12})?")
+
+
 def parse_rule(text: str) -> Rule:
     """Read ``name`` or ``name:parameter=value,…``; a parameter left out has its default.
 
     Raises RecipeError on an unknown rule or parameter and on a value that is no number or out of range
-    (gamma >= 0, alpha >= 0, n a whole number >= 1).
+    (gamma and alpha of 0 … 1,000, n a whole number of 1 … 1,000). Numbers are written out: ``0.8`` or ``4/5``.
     """
     name, _, rest = text.strip().partition(":")
     if name not in _DEFAULTS:
@@ -76,10 +82,14 @@ def parse_rule(text: str) -> Rule:
 
 def _number(text: str, key: str, value: str) -> Fraction:
     try:
+        if not _WRITTEN_OUT.fullmatch(value):  # 1e999999999 would be computed, for ever
+            raise ValueError
         number = Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise RecipeError(f"label rule {text!r}: {key} is {value!r}, which is not a number") from None
-    if number < 0 or (key == "n" and (number < 1 or number.denominator != 1)):
+        raise RecipeError(
+            f"label rule {text[:80]!r}: {key} is {value[:40]!r}, which is not a number written out"
+        ) from None
+    if not 0 <= number <= MOST or (key == "n" and (number < 1 or number.denominator != 1)):
         raise RecipeError(f"label rule {text!r}: {key} = {value} is out of range")
     return number
 
