@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -286,12 +287,14 @@ def bench_grpo(
     steps: Annotated[int, typer.Option(min=4, help="Optimizer steps of 64 completions")] = 100,
     least_tokens: Annotated[
         int, typer.Option(min=0, max=63, help="No completion ends before this many tokens; 0: where it ends")
-    ] = 45,
+    ] = 39,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; by default all cores")] = os.cpu_count()
+    or 1,
 ) -> None:
     """A judge's GRPO: time of 100 steps, and the share of it in our callback, rewards and writes."""
     from app.bench.grpo import grpo
 
-    raise typer.Exit(grpo(get_settings(), base, steps, least_tokens, console))
+    raise typer.Exit(grpo(get_settings(), base, steps, least_tokens, threads, console))
 
 
 @bench_app.command("peers")

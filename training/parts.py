@@ -72,7 +72,7 @@ class Hardware(Part):
     threads: int = Field(
         1,
         ge=1,
-        description="CPU threads, where there is no GPU; a small model waits for a second more than it gains",
+        description="CPU threads, where there is no GPU; a second one pays from some 64 completions a step on",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="Arithmetic of the steps; weights stay float32. auto: bfloat16 on a GPU"

@@ -51,15 +51,20 @@ class Stopwatch:
         return watched
 
 
-def grpo(settings: Settings, base: str, steps: int, least_tokens: int, console: Console) -> int:
+def grpo(settings: Settings, base: str, steps: int, least_tokens: int, threads: int, console: Console) -> int:
     """Train ``base`` for ``steps`` optimizer steps of 64 completions; print the shares. Returns an exit code.
 
-    ``least_tokens``: no completion ends before.
+    ``least_tokens``: no completion ends before. ``threads``: CPU cores that the training takes.
     """
     from training import core
     from training.grpo_judge import build_trainer
 
-    fields = {"base": base, "grpo": SETTINGS | {"steps": steps}, "saving": {"every": 10**6}}
+    fields = {
+        "base": base,
+        "grpo": SETTINGS | {"steps": steps},
+        "saving": {"every": 10**6},
+        "hardware": {"threads": threads},
+    }
     recipe = resolve(TrainJudgeRecipe, fields)
     with tempfile.TemporaryDirectory() as folder:
         place = Settings(home=Path(folder), database_url="", actor="bench")
@@ -78,7 +83,7 @@ def grpo(settings: Settings, base: str, steps: int, least_tokens: int, console: 
         store.close()
     rows = [
         ("steps", f"{steps} of 64 completions, {sum(lengths) / len(lengths):.1f} tokens each"),
-        ("seconds a step", f"{seconds / steps:.2f}"),
+        ("seconds a step", f"{seconds / steps:.2f} on {threads} CPU threads"),
         ("ours a step", f"{watch.seconds / steps * 1000:.1f} ms"),
     ]
     bars = [Bar("share of ours", watch.seconds / seconds, 0.05, "<=")]
