@@ -36,6 +36,8 @@ READY = """() => {
 """Every widget's code is there, and the keys that the page binds are bound."""
 TIMEOUT_MS = 120_000
 """Only a hang should end a test: the machine may be busy with something else."""
+READ_MS = 400
+"""A card takes no key in its first 200 ms: wait this long before the first press, as a reader would."""
 CHROMIUM_ARGS = [
     "--no-sandbox",
     "--disable-gpu",

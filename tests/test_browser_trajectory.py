@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser_support import ACTOR, LiveApp, open_page, settled
+from tests.browser_support import ACTOR, READ_MS, LiveApp, open_page, settled
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
-READ_MS = 400
-"""A card must have been on screen for a moment before a key answers it."""
 
 
 def chunk_ids(app: LiveApp, trajectory: int) -> list[int]:

@@ -17,7 +17,7 @@ import pytest
 
 from db.check import check
 from db.reads_list import TrajectoryFilter
-from tests.browser_support import open_page, settled
+from tests.browser_support import READ_MS, open_page, settled
 from tests.started_app import App, start_run, started_app, wait_for
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def test_the_new_q_curve_and_a_review_with_history_and_undo(app: App, page: Page
     comment.fill("the sum is off by one")
     page.get_by_text(re.compile(f"Review of chunk {chunk}")).click()
     settled(page)
+    page.wait_for_timeout(READ_MS)
     page.keyboard.press("1")
     page.get_by_text("You said").wait_for()
     reviews = [row for row in app.store.reviews_of(trajectory) if row.in_force]
@@ -109,6 +110,7 @@ def test_the_new_q_curve_and_a_review_with_history_and_undo(app: App, page: Page
     card.get_by_text("the sum is off by one").wait_for()
     text = card.inner_text()
     assert "ada" in text and "no review" in text and "→" in text and "from review" in text
+    page.wait_for_timeout(READ_MS)
     page.keyboard.press("u")
     page.get_by_text(re.compile("took back")).wait_for()
     history = app.store.reviews_of(trajectory)
