@@ -23,11 +23,12 @@ def test_parameters_are_read_exactly() -> None:
             "beside": "4",
             "find": "x^2 - 4",
             "rule": "rel-effective",
+            "raw": "1",
         }
         | {"gamma": "0.7", "alpha": "1/3", "n": "16"}
     )
     assert (address.trajectory, address.chunk, address.judgment, address.beside) == (3, 0, 7, 4)
-    assert address.find == "x^2 - 4" and address.bad is None
+    assert address.find == "x^2 - 4" and address.raw and address.bad is None
     assert address.rules.shown == Rule("rel-effective", alpha=Fraction(1, 3), n=16)
     assert address.rules.all == (ABS_Q, address.rules.shown, Rule("rel-ratio", gamma=Fraction(7, 10)))
 
@@ -49,6 +50,7 @@ def test_parameters_are_read_exactly() -> None:
         ("n", "0"),
         ("n", "100000"),
         ("n", "2.5"),
+        ("raw", "yes"),
     ],
 )
 def test_what_cannot_be_is_named(name: str, text: str) -> None:

@@ -35,6 +35,18 @@ def test_the_curve_marks_the_biggest_drop_and_leaves_unknown_values_out() -> Non
     assert "biggest drop is 0.69 at chunk 2" in summary(VALUES)
 
 
+@pytest.mark.parametrize("n", [2, 5, 9, 60])
+def test_the_note_of_the_biggest_drop_points_to_the_middle_so_that_it_stays_inside(n: int) -> None:
+    for chunk in range(n):
+        values = [Value(16, 16)] * (chunk + 1) + [Value(2, 16)] * (n - chunk)
+        figure = value_figure(values, ["+"] * n, None, dark=False)
+        (note,), (low, high) = figure.layout.annotations, figure.layout.xaxis.range
+        room = (note.x - low) / (high - low) if note.xanchor == "right" else (high - note.x) / (high - low)
+        assert room >= 0.5, f"chunk {chunk} of {n}: {room:.2f} of the plot for the note"
+        assert note.xshift == (-8 if note.xanchor == "right" else 8)
+        assert note.text == f"<b>−0.88</b><br>chunk {chunk}"
+
+
 def test_the_interval_band_follows_the_known_neighbours_and_stops_at_the_unknown() -> None:
     first, second = traces(value_figure(VALUES, LABELS, None, dark=True), "band")
     assert (tuple(first.x), tuple(second.x)) == ((0, 0), (2, 3, 4, 4, 3, 2))

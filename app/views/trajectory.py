@@ -14,16 +14,17 @@ from app.views.trajectory_others import show_others
 from app.views.trajectory_rules import show_rules
 from app.views.trajectory_shown import Shown, mark_rows, read_shown, shown_rule_words
 from app.widgets.access import get_store
-from app.widgets.address import RUNS, change, go, new_run, read_address
+from app.widgets.address import RAW, RUNS, change, go, new_run, read_address
 from app.widgets.chips import chip, outcome_chip
 from app.widgets.empty import empty_state, no_such
 from app.widgets.keys import key_hint, press_keys
-from app.widgets.safe_text import code, escape_line, raw_toggle, show_text
+from app.widgets.safe_text import RAW_HELP, code, escape_line, show_text
 from app.widgets.trajectory_style import trajectory_style
 from app.widgets.value_curve import chunk_at, summary, value_figure
 from db.reads_trajectory import TrajectoryView
 
 _LIST = "views/trajectories.py"
+_RAW_KEY = "trajectory-raw"
 _BAD = {
     "rule": "label rule",
     "gamma": "γ",
@@ -34,6 +35,7 @@ _BAD = {
     "rollout": "rollout",
     "judgment": "judgment",
     "beside": "solution to show beside",
+    "raw": "raw",
 }
 
 
@@ -42,13 +44,15 @@ def page() -> None:
     address = read_address()
     if address.bad:
         name, text = address.bad
-        if name in ("rule", "gamma", "alpha", "n"):
+        if name in ("rule", "gamma", "alpha", "n", "raw"):
             st.error(
                 f"{_BAD[name]} cannot be {escape_line(text, limit=40)}; the address asks for it.",
                 icon=":material/link_off:",
             )
+            usual = dict.fromkeys(("raw",) if name == "raw" else ("rule", "gamma", "alpha", "n"))
             st.button(
-                "Use the usual labels", on_click=lambda: change(rule=None, gamma=None, alpha=None, n=None)
+                "Show text as usual" if name == "raw" else "Use the usual labels",
+                on_click=lambda: change(**usual),
             )
             return
         no_such(_BAD[name], text, page=_LIST, label="All trajectories")
@@ -66,7 +70,8 @@ def page() -> None:
     if view is None:
         no_such("trajectory", str(address.trajectory), page=_LIST, label="All trajectories")
         return
-    raw, targets = _header(view)
+    raw = address.raw
+    targets = _header(view, raw)
     shown = read_shown(view, address, raw=raw)
     above_left, above_right = st.columns([5, 7], gap="medium")
     with above_left:
@@ -87,15 +92,15 @@ def page() -> None:
     trajectory_style()
 
 
-def _header(view: TrajectoryView) -> tuple[bool, dict[str, str]]:
-    """Title and ways on; returns whether text is shown raw, and {action: key of the widget that it presses}."""
+def _header(view: TrajectoryView, raw: bool) -> dict[str, str]:
+    """Title and ways on; returns {action: key of the widget that it presses}."""
     before, after = get_store().neighbours(view.id)
     state = chip("violet", "visibility_off", "blind") if view.blind else outcome_chip(view.outcome)
-    targets = {"raw": "raw_text"}
+    targets = {"raw": _RAW_KEY}
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown(f"## Trajectory {view.id} &nbsp; {state}", anchors=False)
         with st.container(horizontal=True, vertical_alignment="center", width="content", gap="small"):
-            raw = raw_toggle()
+            _raw_toggle(raw)
             for words, icon, action, target in (
                 ("Previous", "arrow_back", "previous", before),
                 ("Next", "arrow_forward", "next", after),
@@ -110,7 +115,17 @@ def _header(view: TrajectoryView) -> tuple[bool, dict[str, str]]:
                     args=(target,),
                     help=f"{words} trajectory",
                 )
-    return raw, targets
+    return targets
+
+
+def _raw_toggle(raw: bool) -> None:
+    """It follows the address and writes to it: a colleague sees what the sender of the address saw."""
+    st.session_state[_RAW_KEY] = raw
+
+    def turn() -> None:
+        change(raw=RAW if st.session_state[_RAW_KEY] else None)
+
+    st.toggle("Raw text", key=_RAW_KEY, help=RAW_HELP, on_change=turn)
 
 
 def _problem(view: TrajectoryView, raw: bool) -> None:

@@ -19,9 +19,11 @@ RUNS = "views/runs.py"
 _NAMES = ("traj", "chunk", "rollout")
 _IDS = (*_NAMES, "judgment", "beside")
 _PARAMETERS = ("gamma", "alpha", "n")
-_KEPT = ("rule", *_PARAMETERS)
+_KEPT = ("rule", *_PARAMETERS, "raw")
 """How labels are looked at: the same on the next chunk and on the next trajectory."""
 _KEPT_HERE = ("find", "beside")
+RAW = "1"
+"""What ``raw`` is where text is shown as it was written; it stands in no other address."""
 _NUMBER = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6}|/[0-9]{1,3})?")
 """No exponents: 1e999999999 would be worked out exactly."""
 _MOST_N = 256
@@ -49,7 +51,8 @@ class Rules:
 @dataclass(frozen=True)
 class Address:
     """``judgment``: the one whose rationale is open; ``beside``: the solution that this one is compared with;
-    ``find``: words searched for; ``bad``: a parameter that cannot be, as (name, text)."""
+    ``find``: words searched for; ``raw``: text as it was written; ``bad``: a parameter that cannot be, as (name, text).
+    """
 
     trajectory: int | None = None
     chunk: int | None = None
@@ -58,6 +61,7 @@ class Address:
     beside: int | None = None
     rules: Rules = Rules()
     find: str = ""
+    raw: bool = False
     bad: tuple[str, str] | None = None
 
 
@@ -74,12 +78,16 @@ def parse_address(query: Mapping[str, str]) -> Address:
         if text is not None and not (text.isascii() and text.isdigit() and len(text) <= 18):
             return Address(bad=(name, text))
         numbers.append(None if text is None else int(text))
+    if query.get("raw", RAW) != RAW:
+        return Address(bad=("raw", query["raw"]))
     trajectory, chunk, rollout, judgment, beside = numbers
-    address = Address(trajectory, chunk, rollout, judgment, beside, find=query.get("find", "")[:200])
+    address = Address(
+        trajectory, chunk, rollout, judgment, beside, find=query.get("find", "")[:200], raw="raw" in query
+    )
     try:
         return replace(address, rules=_rules(query))
     except RecipeError:
-        name = next(name for name in _KEPT if _is_bad(query, name))
+        name = next(name for name in ("rule", *_PARAMETERS) if _is_bad(query, name))
         return replace(address, bad=(name, query[name]))
 
 

@@ -68,6 +68,13 @@ def review_card(
     with st.container(border=True, gap="xsmall", key="review-card"):
         effective = "" if blind else f": effective {label_chip(label)} :small[{source}]"
         st.markdown(f"**Review** of chunk {chunk_idx}{effective}")
+        if source == _SOURCES["disagreement"] and not blind:
+            st.page_link(
+                "views/adjudication.py",
+                label="Who said what, and the decision",
+                icon=":material/balance:",
+                query_params={"chunk": str(chunk_id)},
+            )
         show_message()
         card = Card(chunk_id, action_id(chunk_id), chunk_id, text, mine)
         if not allowed("annotator", "Reviewing"):

@@ -179,12 +179,9 @@ def plot_text(text: str, limit: int = 60) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+RAW_HELP = "Show problem, chunks, rationales and rollouts exactly as they were written, with nothing rendered."
+
+
 def raw_toggle() -> bool:
     """The page's switch between rendered and raw text; remembered for the session."""
-    return st.toggle(
-        "Raw text",
-        key="raw_text",
-        help="Show problem, chunks, rationales and rollouts exactly as they were written, "
-        "with nothing rendered.",
-        persist_state="session",
-    )
+    return st.toggle("Raw text", key="raw_text", help=RAW_HELP, persist_state="session")

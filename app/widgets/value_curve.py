@@ -163,14 +163,17 @@ def _drop_line(values: Sequence[Value], chunk: int, palette: Palette) -> go.Scat
 
 
 def _drop_note(values: Sequence[Value], drop: tuple[int, float], palette: Palette) -> go.layout.Annotation:
+    """On two lines and towards the middle: so narrow, it stays inside wherever half the plot holds it (73 px)."""
     chunk, fall = drop
+    late = chunk + 0.5 > (len(values) - 1) / 2
     return go.layout.Annotation(
         x=chunk + 0.5,
         y=(_height(values[chunk]) + _height(values[chunk + 1])) / 2,
-        text=f"<b>−{fall:.2f}</b> at chunk {chunk}",
+        text=f"<b>−{fall:.2f}</b><br>chunk {chunk}",
+        align="right" if late else "left",
         showarrow=False,
-        xanchor="right" if chunk > 0.7 * (len(values) - 1) else "left",
-        xshift=-8 if chunk > 0.7 * (len(values) - 1) else 8,
+        xanchor="right" if late else "left",
+        xshift=-8 if late else 8,
         yshift=10,
         font={"color": palette.bad, "size": 13},
         bgcolor=palette.paper,
