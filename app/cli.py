@@ -297,8 +297,8 @@ def bench_grpo(
     raise typer.Exit(grpo(get_settings(), base, steps, least_tokens, threads, console))
 
 
-@bench_app.command("peers")
-def bench_peers(
+@bench_app.command("label-studio")
+def bench_label_studio(
     trajectories: Annotated[int, typer.Option(min=50, help="Solutions given to both")] = 2000,
     items: Annotated[int, typer.Option(min=20, help="Answers given by keyboard")] = 40,
     label_studio: Annotated[
@@ -307,7 +307,7 @@ def bench_peers(
     out: Annotated[Path | None, typer.Option(help="Markdown file for the table")] = None,
 ) -> None:
     """The same work here and in Label Studio, side by side in a browser."""
-    from app.bench.peers.compare import compare
+    from app.bench.annotation.compare import compare
 
     raise typer.Exit(compare(get_settings(), trajectories, items, label_studio, out, console))
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.bench.pages import drawn, served
-from app.bench.peers.side import READING_MS, timed
-from app.bench.peers.tasks import ASKED, Task
+from app.bench.annotation.side import READING_MS, timed
+from app.bench.annotation.tasks import ASKED, Task
 from app.launcher import LaunchError
 from app.settings import Settings
 from app.store import open_or_make_store

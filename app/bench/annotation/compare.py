@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from app.bench.pages import DRAWN_MS, chromium
-from app.bench.peers.label_studio import LabelStudio, install
-from app.bench.peers.ours import Workbench
-from app.bench.peers.side import Side
-from app.bench.peers.tasks import COUNT_CHUNKS, make_tasks
+from app.bench.annotation.label_studio import LabelStudio, install
+from app.bench.annotation.ours import Workbench
+from app.bench.annotation.side import Side
+from app.bench.annotation.tasks import COUNT_CHUNKS, make_tasks
 from app.machine import GIB, this_machine
 from app.settings import Settings
 
@@ -54,7 +54,7 @@ def compare(
     """Run both sides; print the table and write it to ``out``. ``program``: an installed label-studio; None: it is
     installed below the home. Returns 0, or 1 where a side lost an answer."""
     label_studio = program or install(settings.home / "peers" / "label-studio")
-    with tempfile.TemporaryDirectory(prefix="stepwiser-peers-") as folder, chromium() as browser:
+    with tempfile.TemporaryDirectory(prefix="stepwiser-annotation-") as folder, chromium() as browser:
         sides: list[Side] = [
             Workbench(Path(folder) / "ours"),
             LabelStudio(label_studio, Path(folder) / "theirs"),
@@ -124,7 +124,7 @@ def _table(lines: list[Line], sides: list[Side], trajectories: int, items: int) 
             f"one after the other in one run; {items} answers by keyboard. Import and export of this workbench are commands, "
             "their start-up included; Label Studio's are requests to its running server.",
             "",
-            f"Made by `stepwiser bench peers` on {datetime.now(UTC):%Y-%m-%d}, {here.cores} cores, "
+            f"Made by `stepwiser bench label-studio` on {datetime.now(UTC):%Y-%m-%d}, {here.cores} cores, "
             f"{here.memory_total / GIB:.0f} GiB, Python {platform.python_version()}, {sides[1].name}.",
             "",
             f"| work | {sides[0].name} | {sides[1].name} | ratio | |",

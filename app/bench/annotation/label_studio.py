@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from app.bench.pages import free_port
-from app.bench.peers.side import READING_MS, timed
-from app.bench.peers.tasks import ASKED, Task
+from app.bench.annotation.side import READING_MS, timed
+from app.bench.annotation.tasks import ASKED, Task
 from app.launcher import LaunchError
 
 if TYPE_CHECKING:

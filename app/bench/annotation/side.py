@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from app.bench.peers.tasks import Task
+from app.bench.annotation.tasks import Task
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
