@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from app.bench.pages import DRAWN_MS, chromium
 from app.bench.annotation.label_studio import LabelStudio, install
 from app.bench.annotation.ours import Workbench
 from app.bench.annotation.side import Side
 from app.bench.annotation.tasks import COUNT_CHUNKS, make_tasks
+from app.bench.pages import DRAWN_MS, chromium
 from app.machine import GIB, this_machine
 from app.settings import Settings
 

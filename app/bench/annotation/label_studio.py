@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from app.bench.pages import free_port
 from app.bench.annotation.side import READING_MS, timed
 from app.bench.annotation.tasks import ASKED, Task
+from app.bench.pages import free_port
 from app.launcher import LaunchError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.bench.pages import drawn, served
 from app.bench.annotation.side import READING_MS, timed
 from app.bench.annotation.tasks import ASKED, Task
+from app.bench.pages import drawn, served
 from app.launcher import LaunchError
 from app.settings import Settings
 from app.store import open_or_make_store
