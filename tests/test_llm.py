@@ -231,6 +231,57 @@ def test_no_requests_no_answers(door: LLM) -> None:
     assert list(door.stream([])) == []
 
 
+# A source with nothing ready
+
+
+def test_a_request_that_waits_for_an_answer_is_asked_for_again(door: LLM) -> None:
+    answered: list[str] = []
+
+    def source() -> Iterator[Request | None]:
+        for step, request in enumerate(mixed(door, 12)):
+            while len(answered) < step - 1:  # each follows from the answer to the last but one
+                yield None
+            yield request
+
+    for completions in door.stream(source()):
+        answered += {completion.request_id for completion in completions}
+    assert sorted(answered) == sorted(f"r{i}" for i in range(12))
+
+
+def test_nothing_ready_is_told_only_when_nothing_is_in_flight(door: LLM) -> None:
+    """An empty list hands the word to who reads the answers; while anything is in flight its answer does."""
+    told = answered = 0
+
+    def source() -> Iterator[Request | None]:
+        yield from mixed(door, 5)
+        while answered < 5:
+            yield None
+        while told < 3:
+            yield None
+        yield from mixed(door, 2)
+
+    seen = []
+    for completions in door.stream(source()):
+        answered += bool(completions)
+        told += not completions
+        seen.append(bool(completions))
+    assert seen == [True] * 5 + [False] * 3 + [True] * 2
+
+
+def test_a_refused_request_does_not_end_the_wait(door: LLM) -> None:
+    answers: list[list[Completion]] = []
+
+    def source() -> Iterator[Request | None]:
+        yield Request("long", prompt(door, CONTEXT), 1, 0, SHORT)
+        while not answers:
+            yield None
+        yield Request("fine", prompt(door, 9), 1, 0, SHORT)
+
+    for completions in door.stream(source()):
+        answers += [completions] if completions else []
+    assert [a[0].request_id for a in answers] == ["long", "fine"]
+
+
 # Scores of tokens
 
 

@@ -129,11 +129,14 @@ class LLM(Protocol):
         """Text of token ids, special tokens left out, tags kept."""
         ...
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
+    def stream(self, requests: Iterable[Request | None]) -> Iterator[list[Completion]]:
         """Serve requests, yielding each request's completions (ordered by index, all n) as it finishes.
 
-        Requests are pulled lazily, see ``in_flight``. A request the door cannot serve (prompt too long, …) yields
-        n completions with finish reason ``error`` and the message; the others carry on. Closing the iterator
+        Requests are pulled lazily, see ``in_flight``. ``None`` from the source means that nothing is ready just now:
+        it is asked again later (often, so asking must be cheap). With nothing in flight either, an empty list is
+        yielded first, so that who reads the answers can act on them and make something ready; it is the only empty
+        list there is. A request the door cannot serve (prompt too long, …) yields n completions with finish
+        reason ``error`` and the message; the others carry on. Closing the iterator
         aborts what is in flight. One stream at a time: a second one raises LLMError until the first is exhausted
         or closed. Raises LLMError if the LLM itself fails.
         """

@@ -96,13 +96,13 @@ class ScriptedLLM:
         """Text of token ids; begin, end and padding left out."""
         return "".join(_text(token) for token in token_ids)
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
+    def stream(self, requests: Iterable[Request | None]) -> Iterator[list[Completion]]:
         """Serve requests in the given order; see ``engine.llm.base.LLM.stream``."""
         if self._closed:
             raise LLMError(f"{self.info.name}: the door is closed; open it again")
         return self._stream(iter(requests))
 
-    def _stream(self, requests: Iterator[Request]) -> Iterator[list[Completion]]:
+    def _stream(self, requests: Iterator[Request | None]) -> Iterator[list[Completion]]:
         if self._streaming:
             raise LLMError(f"{self.info.name}: a stream is open already; exhaust or close it first")
         self._streaming = True
@@ -111,14 +111,20 @@ class ScriptedLLM:
         try:
             while more or flying:
                 while more and sum(request.n for request in flying) < self.in_flight:
-                    request = next(requests, None)
-                    if request is None:
+                    try:
+                        request = next(requests)
+                    except StopIteration:
                         more = False
-                    elif completions := self._refusal(request):
+                        break
+                    if request is None:
+                        break
+                    if completions := self._refusal(request):
                         yield completions
                     else:
                         flying.append(request)
                 if not flying:
+                    if more:
+                        yield []
                     continue
                 if self._crash_after is not None and len(self.served) >= self._crash_after:
                     raise LLMError(f"{self.info.name}: crashed after {len(self.served)} requests, as asked")

@@ -71,7 +71,7 @@ class VLLMDoor:
         """Text of token ids, special tokens left out, tags kept."""
         return self._tokens.decode(token_ids)
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
+    def stream(self, requests: Iterable[Request | None]) -> Iterator[list[Completion]]:
         """Serve requests, yielding each one's completions as it finishes; see ``engine.llm.base.LLM.stream``."""
         return self._stream(iter(requests), self._engine())
 
@@ -82,7 +82,7 @@ class VLLMDoor:
             raise LLMError(f"{self.info.name}: the door is closed; open it again")
         return self._llm.llm_engine
 
-    def _stream(self, requests: Iterator[Request], engine: Any) -> Iterator[list[Completion]]:
+    def _stream(self, requests: Iterator[Request | None], engine: Any) -> Iterator[list[Completion]]:
         if self._streaming:
             raise LLMError(f"{self.info.name}: a stream is open already; exhaust or close it first")
         self._streaming = True
@@ -92,9 +92,12 @@ class VLLMDoor:
             while more or flying:
                 # vLLM counts draws, not requests: the next request is pulled while a draw's place is free.
                 while more and engine.get_num_unfinished_requests() < self.in_flight:
-                    request = next(requests, None)
-                    if request is None:
+                    try:
+                        request = next(requests)
+                    except StopIteration:
                         more = False
+                        break
+                    if request is None:  # nothing ready: the source is asked again after the next step
                         break
                     pulled += 1
                     # Own ids: the caller's may repeat, and vLLM would take two for one.
@@ -102,6 +105,8 @@ class VLLMDoor:
                     if completions := self._submit(engine, str(pulled), request):
                         del flying[str(pulled)]
                         yield completions
+                if more and not flying:
+                    yield []
                 for output in self._step(engine) if flying else ():
                     yield self._completions(flying.pop(output.request_id), output.outputs)
         finally:
