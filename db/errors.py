@@ -41,6 +41,10 @@ class ReviewConflictError(StoreError):
     """A review from a stale card, or one that cannot be taken back."""
 
 
+class SpokenMeanwhileError(ReviewConflictError):
+    """A decision on a chunk of which somebody said something since it was looked at."""
+
+
 class QueueStateError(StoreError):
     """A queue that is closed, or an item that is not the actor's to answer."""
 

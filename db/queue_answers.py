@@ -11,7 +11,7 @@ from sqlalchemy import Connection, exists, select, update
 
 from db.errors import ReviewConflictError
 from db.queue_views import Held, Place, answers_of, chain_of, newest_guideline, recount
-from db.reviews_store import take_back, write_review
+from db.review_chain import take_back, write_review
 from db.rows import ReviewDetails, ReviewRow
 from db.session import columns, rows_of, store_now
 from db.tables import Assignment, QueueItem, Review

@@ -27,7 +27,7 @@ from db.queue_views import (
     reopen_if_unanswered,
     wants_more,
 )
-from db.reviews_store import take_back, write_review
+from db.review_chain import take_back, write_review
 from db.rows import ReviewDetails, ReviewRow
 from db.session import StoreBase, insert_new, one_at_a_time, store_now
 from db.tables import Assignment, Chunk, Queue, QueueItem, QueueMember

@@ -24,7 +24,7 @@ from db.errors import SnapshotError
 from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
 from db.opinions import refresh_opinions, refresh_votes
-from db.reviews_store import count_reviewed
+from db.review_chain import count_reviewed
 from db.session import StoreBase, batches, insert_new
 from db.tables import Base, Review, TrajectoryText
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop, in_force

@@ -3,8 +3,8 @@
     store = open_store("sqlite:///stepwiser.db")
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
-labels_store, judges_store, reviews_store, people_store, queues_store, totals; what pages read: reads_list,
-reads_trajectory, find_store, saved_searches; what a blind queue hides from whom: blind.
+labels_store, judges_store, reviews_store, drafts_store, imported_reviews, people_store, queues_store, totals; what
+pages read: reads_list, reads_trajectory, find_store, saved_searches; what a blind queue hides from whom: blind.
 Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 
@@ -13,7 +13,9 @@ from __future__ import annotations
 from db.agreement_reads import AgreementReads
 from db.connect import BUSY_TIMEOUT_S, connect
 from db.disputes import DisputeReads
+from db.drafts_store import DraftsStore
 from db.find_store import FindStore
+from db.imported_reviews import ImportedReviewsStore
 from db.judges_store import JudgesStore
 from db.labels_store import LabelsStore
 from db.migrate import check_current, upgrade
@@ -38,6 +40,8 @@ class Store(
     LabelsStore,
     JudgesStore,
     ReviewsStore,
+    DraftsStore,
+    ImportedReviewsStore,
     QueuesStore,
     PeopleStore,
     TotalsStore,

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import func, select
 
 from db.check import check
-from db.errors import NotFoundError, ReviewConflictError, StoreValueError
+from db.errors import NotFoundError, ReviewConflictError, SpokenMeanwhileError, StoreValueError
+from db.review_chain import write_review
 from db.store import Store
 from db.tables import Review
 from tests.store_world import BACKENDS, add_problem, add_trajectory, fresh_store
@@ -62,6 +63,25 @@ def test_two_stale_cards_at_once_store_one_review(store: Store):
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(press, [f"card-{i}" for i in range(16)])) == 1
     assert n_rows(store) == 1
+
+
+def test_a_decision_is_refused_if_somebody_speaks_while_it_waits_to_be_written(store: Store):
+    _, chunks = add_trajectory(store, add_problem(store))
+    store.add_review(chunks[0], "a", "ann", 1)
+    seen = store.add_review(chunks[0], "b", "bob", -1).id
+
+    def decide(card: str, seen: int) -> None:
+        store.add_review(chunks[0], card, "ada", -1, kind="adjudication", seen=seen)
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as db:  # cid is being written: the decision cannot know yet, and has to wait
+            late = write_review(db, chunks[0], "c", "cid", 1, "look", supersedes=None)
+            waiting = pool.submit(decide, "d", seen)
+        with pytest.raises(SpokenMeanwhileError, match="somebody spoke about this chunk since you opened it"):
+            waiting.result()
+    assert n_rows(store) == 3
+    decide("e", late.id)
+    assert [row.kind for row in store.reviews_in_force([1])[chunks[0]]] == [*["review"] * 3, "adjudication"]
 
 
 def test_a_stale_card_is_refused_and_a_fresh_one_is_not(store: Store):

@@ -155,27 +155,23 @@ def _store(card: Card, verdict: int | None, supersedes: int | None, last: int) -
     """For the callback: store the decision; refused where somebody spoke since the card was drawn."""
     if not fresh(card.what, card.action_id):
         return False
-    store, problem = get_store(), None
+    stored = False
     comment, details = given(card)
     try:
-        now = store.history(card.chunk_id)
-        if now and now[-1].review.id != last:
-            problem = "somebody spoke about this chunk since you opened it. Look again"
-        else:
-            store.add_review(
-                card.chunk_id,
-                card.action_id,
-                actor(),
-                verdict,
-                comment,
-                supersedes=supersedes,
-                kind="adjudication",
-                details=details,
-            )
+        get_store().add_review(
+            card.chunk_id,
+            card.action_id,
+            actor(),
+            verdict,
+            comment,
+            supersedes=supersedes,
+            kind="adjudication",
+            details=details,
+            seen=last,
+        )
+        stored = True
     except StoreError as error:
-        problem = str(error)
-    if problem:
         keep_draft(card)
-        say(f"Nothing was stored: {problem}")
+        say(f"Nothing was stored: {error}")
     used(card.action_id)
-    return problem is None
+    return stored
