@@ -136,12 +136,17 @@ def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: tuple[Stor
     press(app, "item-chunk-next")
     press(app, "item-chunk-next")
     assert "12 &#45; 4" in words(app)
+    app.text_area[0].set_value("takes away").run()
+    press(app, "flag-")
     press(app, "first-error-")
     said = [[s.review.verdict for s in store.history(chunk)] for chunk in chunks(store, trajectory)]
     assert said == [[1], [1], [-1], []]
     assert "Nothing left for you in this queue" in words(app)
     press(app, "queue-undo")
     assert "item 1 of 1" in words(app)
+    # at the chunk that was answered, with what was said of it as a draft again
+    assert "12 &#45; 4" in words(app) and app.text_area[0].value == "takes away"
+    assert store.draft("rosa", chunks(store, trajectory)[2])[1]["flag"] == "flag"
 
 
 def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(

@@ -98,7 +98,7 @@ def show_evidence(item: ItemView, card: Card, *, raw: bool) -> dict[str, str]:
     opened = next((judgment.id for judgment in judgments if str(judgment.id) == asked), None)
     where = (item.trajectory_id, at_of(card))
     show_judges(judgments, label, where=where, opened=opened, rule="rel-ratio", find="", raw=raw)
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         if judgments:
             next_judgment(judgments, opened, where)
         st.page_link(
@@ -321,10 +321,14 @@ def undo(queue_id: int, what: object, action: str) -> None:
     try:
         store = get_store()
         item_id = store.undo_last(queue_id, actor(), action)
-        chunk_id = store.item(item_id, actor()).chunk_id
-        if chunk_id is not None:
-            draft_again(chunk_id)
-        st.session_state[_AT] = None
+        item = store.item(item_id, actor())
+        chunk_id = item.chunk_id
+        at: tuple[int, int] | None = None
+        if chunk_id is None:  # a whole solution: back to the chunk that holds what was said, not to the first
+            taken = next(s for s in store.reviews_of(item.trajectory_id) if s.review.action_id == action)
+            chunk_id, at = taken.review.chunk_id, (item_id, taken.idx)
+        draft_again(chunk_id)
+        st.session_state[_AT] = at
         show(queue_id, item_id)
     except StoreError as error:
         say(f"Nothing was taken back: {error}")
