@@ -1,4 +1,5 @@
-"""Is the store sound? Foreign keys, orphans, texts that do not rejoin, gaps in draws, review chains, totals.
+"""Is the store sound? Foreign keys, orphans, texts that do not rejoin, gaps in draws, review chains, totals,
+and what rows keep of others (check_caches).
 
 Reads only; full scans, so it takes a while on a large store. Repairs nothing (``Store.rebuild_totals`` recounts).
 """
@@ -6,12 +7,13 @@ Reads only; full scans, so it takes a while on a large store. Repairs nothing (`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, func, literal_column, select, table, text
 
+from db.check_caches import CACHES
+from db.findings import EXAMPLES, Finding
 from db.migrate import FULL_TEXT
 from db.session import batches
 from db.store import Store
@@ -26,22 +28,7 @@ from db.tables import (
     Trajectory,
     TrajectoryText,
 )
-from db.totals import head_of_chain, in_force, recount
-
-EXAMPLES = 20
-"""Most findings of one kind that are listed."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something wrong. ``kind`` names the check, ``where`` the row."""
-
-    kind: str
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.where}: {self.message}"
+from db.totals import head_of_chain, recount
 
 
 def check(store: Store) -> list[Finding]:
@@ -55,7 +42,7 @@ def check(store: Store) -> list[Finding]:
             _rejoin(db),
             _gaps(db),
             _chains(db),
-            _caches(db),
+            *(findings(db) for findings in CACHES),
             _totals(db),
         ):
             found += islice(findings, EXAMPLES)
@@ -145,22 +132,6 @@ def _chains(db: Connection) -> Iterator[Finding]:
     )
     for id_ in db.scalars(strays.limit(EXAMPLES)):
         yield Finding("review chain", f"reviews {id_}", "supersedes a review of another person or chunk")
-
-
-def _caches(db: Connection) -> Iterator[Finding]:
-    reviewed = (
-        select(Chunk.trajectory_id, func.count(Review.chunk_id.distinct()).label("n"))
-        .join(Review, Review.chunk_id == Chunk.id)
-        .where(in_force())
-        .group_by(Chunk.trajectory_id)
-        .subquery()
-    )
-    n = func.coalesce(reviewed.c.n, 0)
-    query = select(Trajectory.id, Trajectory.n_reviewed, n).outerjoin(
-        reviewed, reviewed.c.trajectory_id == Trajectory.id
-    )
-    for id_, said, real in db.execute(query.where(Trajectory.n_reviewed != n).limit(EXAMPLES)):
-        yield Finding("cache", f"trajectories {id_}", f"says {said} chunks are reviewed, {real} are")
 
 
 def _totals(db: Connection) -> Iterator[Finding]:

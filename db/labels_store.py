@@ -86,7 +86,7 @@ def refresh_caches(db: Connection, trajectory_ids: Iterable[int]) -> None:
         )
     )
     for batch in batches(sorted(trajectory_ids), 1000):
-        disagreements = _disagreements(db, batch)
+        against = disagreements(db, batch)
         labelled = select(
             Chunk.trajectory_id,
             func.max(ChunkLabel.drop),
@@ -100,7 +100,7 @@ def refresh_caches(db: Connection, trajectory_ids: Iterable[int]) -> None:
                 "biggest_drop": drop,
                 "least_confidence": confidence,
                 "n_negative": int(negative) if known else None,
-                "n_disagree": disagreements.get(trajectory_id),
+                "n_disagree": against.get(trajectory_id),
             }
             for trajectory_id, drop, confidence, negative, known in db.execute(
                 labelled.where(Chunk.trajectory_id.in_(batch)).group_by(Chunk.trajectory_id)
@@ -128,7 +128,7 @@ def votes_query(chunk_ids: Collection[int] | None = None, trajectory_ids: Sequen
     return query
 
 
-def _disagreements(db: Connection, trajectory_ids: Sequence[int]) -> dict[int, int]:
+def disagreements(db: Connection, trajectory_ids: Sequence[int]) -> dict[int, int]:
     """{trajectory id: chunks on which some judge's majority contradicts rel-ratio}, where both exist at all."""
     against = ((ChunkVote.verdict == "positive") & (ChunkLabel.rel_ratio == "-")) | (
         (ChunkVote.verdict == "negative") & (ChunkLabel.rel_ratio == "+")

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from db.check import EXAMPLES, check
+from db.queue_rows import NewQueue
 from db.store import Store
-from tests.store_world import BACKENDS, add_prefix, add_problem, add_run, filled, fresh_store, rollout
+from tests.store_world import (
+    BACKENDS,
+    add_prefix,
+    add_problem,
+    add_run,
+    add_trajectory,
+    filled,
+    fresh_store,
+    rollout,
+)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -56,6 +66,21 @@ def test_a_sound_store_has_no_findings(store: Store):
         ("UPDATE trajectories SET n_reviewed = 7 WHERE id = 1", "cache", "says 7 chunks are reviewed, 2 are"),
         ("UPDATE totals SET n = n + 1 WHERE name = 'chunks'", "total", "chunks all: says 13"),
         ("DELETE FROM totals WHERE name = 'problems/dataset'", "total", "problems/dataset nano: says 0"),
+        (
+            "UPDATE trajectories SET biggest_drop = 0.9 WHERE id = 1",
+            "cache",
+            "biggest_drop is 0.9, it is 0.25",
+        ),
+        ("UPDATE trajectories SET n_disagree = 3 WHERE id = 1", "cache", "n_disagree is 3, it is 1"),
+        ("UPDATE chunk_opinions SET plus = 5 WHERE plus = 1", "opinion", "plus=5"),
+        ("DELETE FROM chunk_opinions WHERE plus = 1", "opinion", "none is kept"),
+        (
+            "UPDATE chunk_votes SET positive = 1 WHERE total = 3",
+            "vote",
+            "1 / 0 / 3 are kept, there are 3 / 0 / 3",
+        ),
+        ("DELETE FROM chunk_votes WHERE total = 1", "vote", "0 / 0 / 0 are kept, there are 0 / 0 / 1"),
+        ("UPDATE chunk_votes SET verdict = NULL WHERE total = 3", "vote", "is none, it is positive"),
         ("UPDATE rollouts SET draw = 40 WHERE draw = 7", "gap in draws", "8 draws of 41"),
         ("UPDATE reviews SET actor = 'eve' WHERE id = 2", "review chain", "of another person or chunk"),
         ("UPDATE reviews SET supersedes = NULL WHERE id = 2", "review chain", "ann has 2 chains"),
@@ -65,6 +90,32 @@ def test_damage_is_found_and_named(store: Store, statement: str, kind: str, mess
     filled(store)
     damage(store, statement)
     findings = [str(finding) for finding in check(store) if finding.kind == kind]
+    assert any(message in finding for finding in findings), findings or check(store)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE queue_items SET n_done = 2 WHERE id = 1", "queue_items 1: says 2 answered it, 1 did"),
+        (
+            "UPDATE queue_items SET settled = NOT settled WHERE id = 2",
+            "queue_items 2: says it is settled, which",
+        ),
+        ("UPDATE queues SET n_items = 9", "queues 1: says it has 9 items and has 3"),
+        ("UPDATE queues SET n_settled = 3", "queues 1: says 3 items are settled, 1 are"),
+        ("UPDATE queue_members SET n_done = 0", "'ann': says 0 items are answered, 1 are"),
+        ("DELETE FROM queue_members", "'ann' has items of it and is no member"),
+    ],
+)
+def test_a_wrong_count_of_a_queue_is_found_and_named(store: Store, statement: str, message: str):
+    _, chunks = add_trajectory(store, add_problem(store))
+    queue = store.make_queue(NewQueue("q", order="reading", chunk_ids=chunks), "ann")
+    item = store.next_item(queue, "ann")
+    assert item is not None
+    store.answer(item.id, "a", "ann", 1)
+    assert store.next_item(queue, "ann") is not None and check(store) == []
+    damage(store, statement)
+    findings = [str(finding) for finding in check(store) if finding.kind == "queue count"]
     assert any(message in finding for finding in findings), findings or check(store)
 
 
