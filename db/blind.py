@@ -32,20 +32,30 @@ def is_blind(db: Connection, viewer: str | None) -> bool:
     return db.execute(query.limit(1)).first() is not None
 
 
-def hidden_query(viewer: str) -> Select[Any]:
-    """Ids of the trajectories that are hidden from the viewer, sought from the trajectory on (add a condition on
-    ``QueueItem.trajectory_id``); a trajectory may occur more than once."""
+def hidden_query(viewer: str, *, from_queues: bool = False) -> Select[Any]:
+    """Ids of the trajectories that are hidden from the viewer; a trajectory may occur more than once.
+
+    Sought from the trajectory on (add a condition on ``QueueItem.trajectory_id``), or, ``from_queues``, all of them from
+    the items of the blind queues in which the viewer works.
+    """
     mine = (_OWN.c.item_id == QueueItem.id) & (_OWN.c.actor == viewer)
     done = exists().where(mine, _OWN.c.status == "done")
     in_hand = exists().where(mine, _OWN.c.status == "open")
     return (
         select(QueueItem.trajectory_id)
         # + 0: not by the index of the queue's items, of which there may be many thousands
-        .join(Queue, Queue.id == QueueItem.queue_id + 0)
+        .join(Queue, Queue.id == (QueueItem.queue_id if from_queues else QueueItem.queue_id + 0))
         .join(QueueMember, (QueueMember.queue_id == Queue.id) & (QueueMember.actor == viewer))
         .where(Queue.blind == true(), Queue.closed_at.is_(None))
         .where(~done, or_(QueueItem.settled == false(), in_hand))
     )
+
+
+def all_hidden(db: Connection, viewer: str | None) -> set[int]:
+    """All trajectories that are hidden from the viewer."""
+    if viewer is None or not is_blind(db, viewer):
+        return set()
+    return set(db.scalars(hidden_query(viewer, from_queues=True)))
 
 
 def not_hidden(db: Connection, viewer: str | None, trajectory_id: Any) -> list[Any]:

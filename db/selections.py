@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import Select, bindparam, case, func, select, update
 
-from db.blind import hidden, hidden_chunks, not_hidden
+from db.blind import all_hidden, hidden, hidden_chunks, hidden_query, is_blind, not_hidden
 from db.rows import StageTrajectory
 from db.session import batches
 from db.stages_store import StagesStore
@@ -45,6 +46,36 @@ class LabelInputs:
     chunks: tuple[ChunkInputs, ...]
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """How many solutions, of how many chunks, a viewer's export goes without, because blind queues hide them.
+
+    ``siblings``: other solutions of their problems are left out and counted too.
+    """
+
+    trajectories: int
+    chunks: int
+    siblings: bool = True
+
+    def __bool__(self) -> bool:
+        return self.trajectories > 0
+
+    @property
+    def words(self) -> str:
+        """What is left out and why, for whom it is hidden from."""
+        which = "of problems that you are" if self.siblings else "that you are"
+        solutions = "1 solution" if self.trajectories == 1 else f"{self.trajectories:,} solutions"
+        return f"Left out: {solutions} with {self.chunks:,} chunks, {which} still to review blind"
+
+    def line(self, *, filtered: bool = False) -> dict[str, Any]:
+        """The last line of an export that goes without something. ``filtered``: the export has a filter, which
+        the count does not know, for it would tell what is hidden."""
+        which = "of problems that" if self.siblings else "that"
+        over = "; counted over the whole store, whether they fit the filter or not" if filtered else ""
+        why = f"solutions {which} the exporting person is still to review blind{over}"
+        return {"left_out": {"trajectories": self.trajectories, "chunks": self.chunks, "why": why}}
+
+
 class SelectionStore(StagesStore):
     """Reads in batches: memory holds the ids of a selection and one batch of it.
 
@@ -74,6 +105,32 @@ class SelectionStore(StagesStore):
             query = query.where(*not_hidden(db, self.viewer, Trajectory.id))
             trajectories, chunks = db.execute(query).one()
             return int(trajectories), int(chunks)
+
+    def hidden_now(self) -> str:
+        """A key of what blind queues hide from the viewer at this moment; empty where they hide nothing.
+
+        For whoever keeps what was read: kept under another key it is not to be shown.
+        """
+        with self.read() as db:
+            away = all_hidden(db, self.viewer)
+        return sha256(" ".join(map(str, sorted(away))).encode()).hexdigest() if away else ""
+
+    def left_out(self, dataset: str | None = None, *, siblings: bool = True) -> LeftOut:
+        """What an export leaves out for the viewer: solutions that a blind queue hides, and, where their problems'
+        reference would be in it (``stage_trajectories``), their ``siblings``. Only by data set: any other filter could
+        tell what is hidden."""
+        with self.read() as db:
+            if self.viewer is None or not is_blind(db, self.viewer):
+                return LeftOut(0, 0, siblings)
+            fits = Trajectory.id.in_(hidden_query(self.viewer, from_queues=True))
+            if siblings:
+                fits = Trajectory.problem_id.in_(select(Trajectory.problem_id).where(fits))
+            query = select(func.count(), func.coalesce(func.sum(Trajectory.n_chunks), 0)).where(fits)
+            if dataset is not None:
+                inside = Problem.id == Trajectory.problem_id
+                query = query.join(Problem, inside).where(Problem.dataset == dataset)
+            trajectories, chunks = db.execute(query).one()
+            return LeftOut(int(trajectories), int(chunks), siblings)
 
     def selection_ids(self, **where: Any) -> list[tuple[int, int]]:
         """(trajectory id, problem id) of a selection, ascending: its texts stay in the store."""

@@ -13,7 +13,10 @@ from db.blind import HIDDEN, hidden, hidden_chunks, hidden_prefixes, hidden_prob
 from db.chunk_filter import ChunkFilter
 from db.queues_store import NewQueue
 from db.reads_list import SORTS, TrajectoryFilter
+from db.selections import LeftOut
 from db.store import Store
+from engine.labels import parse_rule
+from engine.pipeline.export import effective_rows
 from tests.blind_world import CANARY, VIEWER, Secret, blind_world
 from tests.store_world import add_problem, add_trajectory, fresh_store
 
@@ -144,8 +147,10 @@ SILENT: dict[str, Read] = {
     "draws_done": lambda s, x: s.draws_done([x.inner]),
     "excerpts": lambda s, x: s.excerpts(x.chunks),
     "guidelines": lambda s, x: s.guidelines(x.queue),
+    "hidden_now": lambda s, x: s.hidden_now(),
     "is_empty": lambda s, x: s.is_empty(),
     "judged": lambda s, x: s.judged(x.judge, x.chunks),
+    "left_out": lambda s, x: (s.left_out(), s.left_out("nano", siblings=False)),
     "neighbour_items": lambda s, x: s.neighbour_items(x.queue, x.item, VIEWER),
     "neighbours": lambda s, x: s.neighbours(x.hidden),
     "pairs": lambda s, x: s.pairs(),
@@ -165,6 +170,11 @@ SILENT: dict[str, Read] = {
 OWN = ("item", "next_item", "draft", "get_draft")
 """Reads for one person's eyes whoever asks."""
 LISTS = [TrajectoryFilter(), TrajectoryFilter(outcome="correct"), TrajectoryFilter(reviewed=True)]
+LISTS += [
+    TrajectoryFilter(drop_min=0.0),
+    TrajectoryFilter(confidence_max=1.0),
+    TrajectoryFilter(disagree=False),
+]
 FILTERS = [
     ChunkFilter(),
     ChunkFilter(outcome="correct"),
@@ -278,6 +288,30 @@ def test_hidden_from_the_first_item_to_the_last_answer(store: Store):
     assert not is_hidden(store, trajectory, "eve")
     store.reopen_queue(queue, "ann")
     assert is_hidden(store, trajectory, "eve")
+
+
+def test_what_an_export_leaves_out_is_counted_and_the_key_of_kept_reads_moves_with_it(store: Store):
+    problem = add_problem(store)
+    _, chunks = add_trajectory(store, problem)
+    add_trajectory(store, problem, words="sibling", steps=2)
+    add_trajectory(store, add_problem(store, "other", dataset="elsewhere"), words="plain")
+    queue = blind_queue(store, chunks[:1])
+    eve, ann = store.seen_by("eve"), store.seen_by("ann")
+    assert (eve.left_out(), eve.hidden_now()) == (LeftOut(0, 0), "")
+    item = store.next_item(queue, "eve")
+    assert item is not None
+    for where in (None, "nano"):
+        assert eve.left_out(where) == LeftOut(2, 5)
+        assert eve.left_out(where, siblings=False) == LeftOut(1, 3, siblings=False)
+    assert not eve.left_out("elsewhere") and not ann.left_out() and not store.left_out()
+    assert eve.hidden_now() and not ann.hidden_now() and not store.hidden_now()
+    rows = list(effective_rows(eve, parse_rule("abs-q")))
+    assert [row["trajectory"] for row in rows[:-1]] == [3, 3, 3]
+    assert (rows[-1]["left_out"]["trajectories"], rows[-1]["left_out"]["chunks"]) == (2, 5)
+    assert "still to review blind" in rows[-1]["left_out"]["why"]
+    assert len(list(effective_rows(store, parse_rule("abs-q")))) == 8
+    store.answer(item.id, "done", "eve", 1)
+    assert (eve.left_out(), eve.hidden_now()) == (LeftOut(0, 0), "")
 
 
 def test_skipping_releases_nothing_but_others_answers_do(store: Store):

@@ -17,6 +17,7 @@ from app.views import data_preview
 from app.views.data_choice import key
 from app.views.data_import import look, safe_name
 from app.views.data_preview import waterfall_steps
+from db.queue_rows import NewQueue
 from db.store import Store, open_store
 from engine.recipes import Selection
 from tests.browser_support import LiveApp, open_page
@@ -300,6 +301,22 @@ def test_thresholds_without_reviews_say_how_to_make_some(world: World) -> None:
     table = sweep(world.store, Selection())
     row = next(r for r in table.rows if r.rule == "rel-ratio:gamma=0.7")
     assert f"rel-ratio:gamma=0.7: {row.positive} +, {row.negative} −" in charts(app)[0]
+
+
+def test_nothing_kept_outlives_joining_a_blind_queue_and_the_export_says_what_it_leaves_out(
+    world: World,
+) -> None:
+    app = world.open(tab="thresholds")
+    before = re.search(r"Measured over all 8 solutions: (\d+) chunks", words(app))
+    assert before is not None
+    queue = world.store.make_queue(NewQueue("q", chunk_ids=world.chunks[:1], blind=True), "ann")
+    assert world.store.next_item(queue, "rosa") is not None  # it writes nothing that any total counts
+    assert f"Measured over all 7 solutions: {int(before[1]) - 3} chunks" in words(app.run())
+    app = world.open(tab="export")
+    assert (
+        "Left out: 1 solution with 3 chunks, of problems that you are still to review blind"
+        in app.info[0].value
+    )
 
 
 def test_agreement_with_reviews_is_shown_with_its_interval_and_taken_over(world: World) -> None:

@@ -133,6 +133,7 @@ def _labels() -> None:
             width=300,
             help="rel-ratio:gamma=0.8, rel-effective:alpha=0.4,n=4 or abs-q; type other values",
         )
+        left = store.left_out(dataset)
         chunks = store.count_selection(dataset=dataset)[1]
         problem = _rule_problem(rule)
         st.download_button(
@@ -153,6 +154,8 @@ def _labels() -> None:
         )
     else:
         st.caption(f"{chunks:,} chunks, one JSON object a line.")
+    if left:
+        st.info(f"{left.words}. The file's last line says so too.", icon=":material/visibility_off:")
 
 
 def _rule_problem(rule: str) -> str:

@@ -74,13 +74,18 @@ def _counted(recipe: BuildSetRecipe) -> tuple[Preview | None, str, bool]:
                 help="Reads the counts of every selected solution; on a large store this takes a while.",
             )
     with st.spinner("Counting labels", show_time=True):
-        found, problem = _preview(get_settings().store_url, actor(), read.model_dump_json(), store.totals())
+        found, problem = _preview(
+            get_settings().store_url, actor(), store.hidden_now(), read.model_dump_json(), store.totals()
+        )
     return found, problem, not every
 
 
 @st.cache_data(ttl=60, max_entries=64, show_spinner=False)
-def _preview(store_url: str, viewer: str, recipe: str, totals: object) -> tuple[Preview | None, str]:
-    """Kept for a minute, for one pair of eyes, one recipe and one state of the store (``totals`` moves with every write)."""
+def _preview(
+    store_url: str, viewer: str, hidden: str, recipe: str, totals: object
+) -> tuple[Preview | None, str]:
+    """Kept for a minute, for one pair of eyes and what is ``hidden`` from them, one recipe and one state of the store
+    (``totals`` moves with every write, but not when somebody joins a blind queue)."""
     try:
         return preview(get_store(), BuildSetRecipe.model_validate_json(recipe)), ""
     except StepWiserError as error:

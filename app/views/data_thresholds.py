@@ -62,6 +62,7 @@ def show_thresholds() -> None:
         table, problem = _measure(
             get_settings().store_url,
             actor(),
+            store.hidden_now(),
             measured.model_dump_json(),
             float(choice.get("min_confidence")),
             store.totals(),
@@ -97,10 +98,10 @@ def _selection() -> Selection:
 
 @st.cache_data(ttl=300, max_entries=16, show_spinner=False)
 def _measure(
-    store_url: str, viewer: str, select: str, min_confidence: float, totals: object
+    store_url: str, viewer: str, hidden: str, select: str, min_confidence: float, totals: object
 ) -> tuple[SweepTable | None, str]:
-    """Kept for five minutes, for one pair of eyes, one selection and one state of the store (``totals`` moves with
-    every write)."""
+    """Kept for five minutes, for one pair of eyes and what is ``hidden`` from them, one selection and one state of the
+    store (``totals`` moves with every write, but not when somebody joins a blind queue)."""
     try:
         return sweep(get_store(), Selection.model_validate_json(select), min_confidence=min_confidence), ""
     except StepWiserError as error:

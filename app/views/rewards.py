@@ -49,7 +49,8 @@ def page() -> None:
             st.error(wrong, icon=":material/link_off:")
         here_button("Start over", {}, key="start-over", icon=":material/restart_alt:")
         return
-    known = _candidates(get_settings().store_url, actor(), get_store().counts())
+    store = get_store()
+    known = _candidates(get_settings().store_url, actor(), store.hidden_now(), store.counts())
     problem = asked.problem if asked.problem is not None else next((c.problem_id for c in known), None)
     if problem is None:
         _nothing_yet()
@@ -64,8 +65,9 @@ def page() -> None:
 
 
 @st.cache_data(ttl=60, max_entries=4, show_spinner=False)
-def _candidates(store_url: str, viewer: str, counts: dict[str, int]) -> list[Candidate]:
-    """Problems worth showing to the viewer; looked for again when the store is another or holds other ``counts``."""
+def _candidates(store_url: str, viewer: str, hidden: str, counts: dict[str, int]) -> list[Candidate]:
+    """Problems worth showing to the viewer; looked for again when the store is another or holds other ``counts``, and
+    when other solutions are ``hidden`` from the viewer."""
     return candidates(get_store())
 
 

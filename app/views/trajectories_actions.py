@@ -86,6 +86,10 @@ def _actions(
         key="find-export",
         help=f"One JSON object a row, all rows of this list in this order, {MOST_ROWS:,} at most",
     )
+    if left := get_store().left_out(siblings=name == "solutions"):
+        st.caption(
+            f":material/visibility_off: {left.words}, whether they fit or not; the file's last line says so."
+        )
     if owner:
         for kind, (label, icon) in RUNS.items():
             st.button(
@@ -133,6 +137,8 @@ def _chunk_lines(store: Store, where: ChunkFilter, sort: str) -> Iterator[dict[s
             for judge, counts in row.votes.items()
         }
         yield {"chunk_id": fields.pop("id"), "rule": where.rule, **fields}
+    if left := store.left_out(siblings=False):
+        yield left.line(filtered=True)
 
 
 def _solution_lines(store: Store, where: TrajectoryFilter, sort: str) -> Iterator[dict[str, Any]]:
@@ -153,6 +159,8 @@ def _solution_lines(store: Store, where: TrajectoryFilter, sort: str) -> Iterato
                 "chunks": [chunk.text for chunk in one.chunks],
                 "run": one.run_id,
             }
+    if left := store.left_out():
+        yield left.line(filtered=True)
 
 
 def as_file(rows: Iterable[dict[str, Any]]) -> bytes:

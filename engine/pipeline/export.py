@@ -35,7 +35,8 @@ def export_labels(store: Store, path: Path, *, dataset: str | None, rule: str) -
 
 
 def effective_rows(store: Store, rule: Rule, dataset: str | None = None) -> Iterator[dict[str, Any]]:
-    """One mapping a chunk, in the order of trajectories and chunks."""
+    """One mapping a chunk, in the order of trajectories and chunks; for a viewer from whom a blind queue hides solutions
+    one more, ``{"left_out": …}``, which says how many are missing and why."""
     for trajectories in store.iterate_trajectories(dataset=dataset, batch=TRAJECTORIES_A_BATCH):
         ids = [trajectory.id for trajectory in trajectories]
         inputs = {row.trajectory_id: row for row in store.label_inputs(ids)}
@@ -69,6 +70,8 @@ def effective_rows(store: Store, rule: Rule, dataset: str | None = None) -> Iter
                     "q_after": _value(after),
                     "reviews": [{"actor": r.actor, "verdict": r.verdict, "comment": r.comment} for r in said],
                 }
+    if left := store.left_out(dataset):
+        yield left.line()
 
 
 def _value(value: Any) -> dict[str, Any] | None:
