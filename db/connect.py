@@ -19,6 +19,8 @@ from db.errors import StoreError, StoreUnreachableError, store_errors
 
 BUSY_TIMEOUT_S = 30.0
 RETRY_S = 0.002
+CASEFOLD = "casefold"
+"""SQL function of every SQLite connection: a text without differences of case, in any script (``str.casefold``)."""
 WRITE = "store_write"
 """Execution option of a connection whose transactions write."""
 
@@ -68,6 +70,7 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
             None  # transactions begin where `begin` below says, not where sqlite3 guesses
         )
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.create_function(CASEFOLD, 1, _casefold, deterministic=True)
         if not read_only:
             _write_ahead(connection, busy_timeout_s, store_name(url))
 
@@ -79,6 +82,10 @@ def _sqlite(url: URL, busy_timeout_s: float) -> Engine:
             connection.exec_driver_sql("BEGIN DEFERRED")
 
     return engine
+
+
+def _casefold(text: str | None) -> str | None:
+    return None if text is None else text.casefold()
 
 
 def _begin_write(connection: Connection, timeout_s: float) -> None:

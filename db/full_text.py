@@ -1,7 +1,9 @@
 """Full-text search: which texts have an index, and the ids of the rows whose text holds every word.
 
 SQLite: indexes of trigrams, so that parts of words and Chinese are found; a word of one or two characters, and every
-word on PostgreSQL, is looked for in the texts. Not: what is searched for where (chunk_filter, reads_list).
+word on PostgreSQL, is looked for in the texts, in any case of any script: SQLite's own LIKE and lower know ASCII only, so
+each connection has ``casefold`` (connect). PostgreSQL folds as the database's LC_CTYPE says (``C``: ASCII only), here with
+ß as ss and the final sigma as any other. Not: what is searched for where (chunk_filter, reads_list).
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, literal_column, select, table
+from sqlalchemy import Boolean, Connection, Select, and_, bindparam, literal_column, select, table
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
+from db.connect import CASEFOLD
 from db.tables import Chunk, Judgment, Problem, Review
 
 TRIGRAM = 3
@@ -28,9 +33,39 @@ def search_words(search: str) -> list[str]:
     return search.replace("\0", " ").split()
 
 
+class HoldsFolded(FunctionElement[bool]):
+    """(text, word): whether the text holds the word, whatever the case of either."""
+
+    name = "holds_folded"
+    type = Boolean()
+    inherit_cache = True
+
+
+@compiles(HoldsFolded, "sqlite")
+def _folded_by_sqlite(element: HoldsFolded, compiler: Any, **more: Any) -> str:
+    text, word = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"instr({CASEFOLD}({text}), {CASEFOLD}({word})) > 0"
+
+
+@compiles(HoldsFolded, "postgresql")
+def _folded_by_postgresql(element: HoldsFolded, compiler: Any, **more: Any) -> str:
+    text, word = (
+        f"replace(translate(lower({compiler.process(clause, **more)}), 'ς', 'σ'), 'ß', 'ss')"
+        for clause in element.clauses
+    )
+    return f"strpos({text}, {word}) > 0"
+
+
 def has_words(column: Any, words: Sequence[str]) -> Any:
-    """Condition: the text holds every word, in any case."""
-    return and_(*(column.icontains(word, autoescape=True) for word in words))
+    """Condition: the text holds every word, in any case. A word of ASCII letters is left to LIKE, which is quicker."""
+    return and_(
+        *(
+            column.icontains(word, autoescape=True)
+            if word.isascii()
+            else HoldsFolded(column, bindparam(None, word))
+            for word in words
+        )
+    )
 
 
 def indexed_words(db: Connection, words: Sequence[str]) -> list[str]:

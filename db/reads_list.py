@@ -13,20 +13,25 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Select, false, func, literal_column, select, table, tuple_
+from sqlalchemy import Connection, Select, false, func, literal_column, select
+from sqlalchemy.orm import aliased
 
 from db.blind import HIDDEN, hidden, not_hidden
 from db.errors import CursorError, StoreValueError
+from db.full_text import text_query
 from db.session import StoreBase, columns, rows_of
 from db.tables import Chunk, ChunkLabel, Problem, Total, Trajectory
 
-TRIGRAM = 3
 PROBLEM_CHARS = 300
 
 
 @dataclass(frozen=True)
 class TrajectoryFilter:
-    """None: not filtered. ``search``: every word must occur in the problem's text. ``reviewed``: by anybody."""
+    """None: not filtered. ``search``: every word must occur in the problem's text. ``reviewed``: by anybody.
+
+    ``drop_min``: of the biggest drop; ``confidence_max``: of the least certain rel-ratio label; ``disagree``: a judge's
+    vote and the rel-ratio label differ at some chunk. Each leaves out where it is not known.
+    """
 
     dataset: str | None = None
     policy: str | None = None
@@ -34,6 +39,9 @@ class TrajectoryFilter:
     search: str | None = None
     reviewed: bool | None = None
     run_id: int | None = None
+    drop_min: float | None = None
+    confidence_max: float | None = None
+    disagree: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,8 @@ class ListReads(StoreBase):
 
 def _tells(where: TrajectoryFilter) -> bool:
     """Whether being in the list says something that a blind queue hides."""
-    return where.outcome is not None or where.reviewed is not None
+    told = (where.outcome, where.reviewed, where.drop_min, where.confidence_max, where.disagree)
+    return any(one is not None for one in told)
 
 
 def _blanked(row: TrajectoryItem) -> TrajectoryItem:
@@ -223,29 +232,26 @@ def _conditions(db: Connection, where: TrajectoryFilter) -> list[Any]:
     if where.dataset is not None or (where.search and where.search.split()):
         problems = problem_query(db, where.dataset, where.search or "")
         conditions.append((Trajectory.problem_id + 0).in_(problems))
-    return conditions
+    return conditions + _ranges(where)
+
+
+def _ranges(where: TrajectoryFilter) -> list[Any]:
+    """Each range is read from the index that begins with its column, whatever the list is sorted by."""
+    one = aliased(Trajectory)
+    asked = []
+    if where.drop_min is not None:
+        asked.append(one.biggest_drop >= where.drop_min)
+    if where.confidence_max is not None:
+        asked.append(one.least_confidence <= where.confidence_max)
+    if where.disagree is not None:
+        asked.append(one.n_disagree > 0 if where.disagree else one.n_disagree == 0)
+    return [(Trajectory.id + 0).in_(select(one.id).where(condition)) for condition in asked]
 
 
 def problem_query(db: Connection, dataset: str | None, search: str) -> Select[Any]:
     """Ids of the problems of a data set whose text holds every word of ``search`` (taken literally)."""
-    query = select(Problem.id)
-    if dataset is not None:
-        query = query.where(Problem.dataset == dataset)
-    words = search.replace("\0", " ").split()
-    by_index = [word for word in words if len(word) >= TRIGRAM] if db.dialect.name == "sqlite" else []
-    for word in words:
-        if word not in by_index:  # too short for a trigram, or no such index: read the texts
-            query = query.where(Problem.text.icontains(word, autoescape=True))
-    if by_index:
-        index = table("problem_fts")
-        quoted = " ".join('"' + word.replace('"', '""') + '"' for word in by_index)
-        hits: Any = (
-            select(literal_column("rowid"))
-            .select_from(index)
-            .where(literal_column("problem_fts").op("MATCH")(quoted))
-        )
-        query = query.where(Problem.id.in_(hits))
-    return query
+    query = text_query(db, search, Problem)
+    return query if dataset is None else query.where(Problem.dataset == dataset)
 
 
 # ---- pages
@@ -268,18 +274,36 @@ def _walk(
     found: list[tuple[Any, int]] = []
     for null in segments:
         keys = [Trajectory.id] if null else [order.column, Trajectory.id]
-        query = select(value, Trajectory.id).where(*conditions).limit(limit - len(found))
+        within: list[Any] = []
         if order.column is not None and order.nullable:
-            query = query.where(order.column.is_(None) if null else order.column.is_not(None))
-        if position is not None and position[0] == null:
-            here = position[2:] if null else position[1:]
-            beyond = tuple_(*keys) > tuple_(*here) if ascending else tuple_(*keys) < tuple_(*here)
-            query = query.where(beyond)
-        query = query.order_by(*(key.asc() if ascending else key.desc() for key in keys))
-        found += [(v, id_) for v, id_ in db.execute(query)]
-        if len(found) >= limit:
-            break
+            within = [order.column.is_(None) if null else order.column.is_not(None)]
+        here = position if position is not None and position[0] == null else None
+        for stretch in _stretches(order, here, ascending):
+            query = select(value, Trajectory.id).where(*conditions, *within, *stretch)
+            query = query.order_by(*(key.asc() if ascending else key.desc() for key in keys))
+            found += [(v, id_) for v, id_ in db.execute(query.limit(limit - len(found)))]
+            if len(found) >= limit:
+                return found
     return found
+
+
+def _stretches(order: _Sort, position: _Position | None, ascending: bool) -> list[list[Any]]:
+    """What lies beyond a position, in order: the rest of the rows with its value, then the rows beyond that value.
+
+    Each is one range of the sort's index. As one condition, ``(value, id) > (v, i)``, the range begins with the value:
+    all rows with an equal value before the position are read again for every page.
+    """
+    if position is None:
+        return [[]]
+    null, value, id_ = position
+
+    def beyond(column: Any, bound: Any) -> Any:
+        return column > bound if ascending else column < bound
+
+    if null:
+        return [[beyond(Trajectory.id, id_)]]
+    ties = [order.column == value, beyond(Trajectory.id, id_)]
+    return [ties, [beyond(order.column, value)]]
 
 
 def _items(db: Connection, ids: Sequence[int]) -> list[TrajectoryItem]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text, update
 
+from db.chunk_filter import ChunkFilter
 from db.errors import CursorError, StoreValueError
 from db.reads_list import SORTS, TrajectoryFilter, TrajectoryItem
 from db.rows import Label
@@ -89,6 +90,10 @@ FILTERS = {
     "unreviewed": (TrajectoryFilter(reviewed=False), lambda row: row.n_reviewed == 0),
     "run": (TrajectoryFilter(run_id=2), lambda row: row.run_id == 2),
     "search": (TrajectoryFilter(search="PEARS has"), lambda row: "pears" in row.problem_text),
+    "drop": (TrajectoryFilter(drop_min=0.25), lambda row: (row.biggest_drop or 0) >= 0.25),
+    "uncertain": (TrajectoryFilter(confidence_max=0.75), lambda row: (row.least_confidence or 1) <= 0.75),
+    "disagree": (TrajectoryFilter(disagree=True), lambda row: (row.n_disagree or 0) > 0),
+    "agree": (TrajectoryFilter(disagree=False), lambda row: row.n_disagree == 0),
     "several": (
         TrajectoryFilter(dataset="even", policy="policy-0", outcome="correct", search="apples"),
         lambda row: (row.dataset, row.policy, row.outcome) == ("even", "policy-0", "correct"),
@@ -170,6 +175,32 @@ def test_chinese_is_found_by_long_and_by_short_words(store: Store):
         page = store.trajectory_page(TrajectoryFilter(search=search))
         assert [row.id for row in page.rows] == [trajectory], search
     assert store.count_trajectories(TrajectoryFilter(search="正方形")) == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("ä", {"Äpfel"}),
+        ("Ä", {"Äpfel"}),
+        ("ÄP", {"Äpfel"}),
+        ("ß", {"Straße", "GROSS"}),
+        ("ẞ", {"Straße", "GROSS"}),
+        ("ΣΑ", {"σας"}),
+        ("ΑΣ", {"σας"}),
+        ("Ж", {"жук"}),
+        ("GR", {"GROSS"}),
+        ("é%", set()),
+    ],
+)
+def test_a_short_word_is_found_in_any_case_of_any_script(store: Store, word: str, found: set[str]):
+    texts = ("Äpfel", "Straße", "GROSS", "σας", "жук", "plain")
+    chunks = {text: add_trajectory(store, add_problem(store, text, text), words=text)[1] for text in texts}
+    many = store.trajectory_page(TrajectoryFilter(search=word)).rows
+    assert {row.problem_text for row in many} == found
+    for place in ("problem", "chunk"):
+        rows = store.find_chunks(ChunkFilter(search=word, search_in=place)).rows
+        assert {row.id for row in rows} == {chunk for text in found for chunk in chunks[text]}, place
+        assert all(row.hits for row in rows), place
 
 
 def test_a_cursor_belongs_to_its_filter_and_order(many: Store):
@@ -303,6 +334,23 @@ def test_no_page_sorts_the_table(sqlite_store: Store, sort: str, name: str):
         assert "OFFSET" not in plan
         if sort != "newest":
             assert "trajectories USING COVERING INDEX ix_trajectories_by_" in plan, plan
+
+
+@pytest.mark.parametrize("sort", [sort for sort in SORTS if sort != "newest"])
+def test_a_page_begins_in_the_index_at_its_place_among_equal_values(many: Store, sort: str):
+    """With the value alone as the bound, every page of a long run of equal values would begin at its first row."""
+    if not many.is_sqlite:
+        pytest.skip("plans are SQLite's")
+    column = SORTS[sort].column.key
+    up = SORTS[sort].ascending
+    page = many.trajectory_page(ALL, sort=sort, limit=3)
+    for backwards in (False, True):
+        cursor = page.next
+        sent = plans(many, lambda: many.trajectory_page(ALL, sort=sort, cursor=cursor, backwards=backwards))  # noqa: B023
+        side = ">" if up != backwards else "<"
+        index = "SEARCH trajectories USING COVERING INDEX ix_trajectories_by_"
+        assert sent[0].startswith(index) and f"({column}=? AND id{side}?)" in sent[0], sent[0]
+        assert sent[1].startswith(index) and f"{column}{side}?" in sent[1], sent[1]
 
 
 def test_the_plan_check_would_notice_a_sort(sqlite_store: Store):
