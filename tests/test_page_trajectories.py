@@ -438,6 +438,35 @@ def test_bulk_actions_carry_the_filter_to_a_queue_and_the_solutions_to_a_run(
     }
 
 
+def test_a_limit_stands_beside_the_count_where_it_binds(
+    open_at: Open, filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "a run takes" not in words(open_at(show="chunks"))
+    monkeypatch.setattr("app.views.trajectories_parts.MOST_SOLUTIONS", 2)
+    assert "on this page · a run takes the first 2" in words(open_at())
+    assert "on this page · a run takes the first 2 solutions" in words(open_at(show="chunks"))
+    monkeypatch.setattr("app.views.trajectories_parts.MOST_ROWS", 3)
+    assert "a file" not in words(open_at())  # counted to the end: fewer than a file holds in truth
+    for module in ("parts", "solutions"):
+        monkeypatch.setattr(f"app.views.trajectories_{module}.COUNTED", 4)
+    assert "a run takes the first 2, a file the first 3" in words(open_at())
+    filled[0].set_role("guest", "reader", "ann")
+    assert "on this page · a file the first 3" in words(open_at(actor="guest"))
+
+
+def test_ranges_of_solutions_are_kept_by_the_list_of_chunks(open_at: Open) -> None:
+    app = open_at(drop_min="0.25", confidence_max="1", disagree="yes")
+    assert ids(app) and app.slider(key="list-drop_min").value == 0.25
+    app.slider(key="list-drop_min").set_value(1.0).run()
+    assert address_of(app) == {"drop_min": "1", "confidence_max": "1", "disagree": "yes"}
+    app = open_at(drop_min="0.25", confidence_max="1", disagree="yes")
+    [link] = [one for one in app.get("page_link") if one.proto.label == "Queue these"]
+    chunks = {"drop_min": "0.25", "confidence_max": "1", "against": "yes"}
+    assert dict(parse_qsl(link.proto.query_string)) == {"new": "1", **chunks}
+    app.slider(key="list-drop_min").set_value(0.0).run()
+    assert address_of(app) == {"confidence_max": "1", "disagree": "yes"}
+
+
 def test_a_reader_is_offered_the_file_only(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
     filled[0].set_role("guest", "reader", "ann")
     app = open_at(show="chunks", actor="guest")

@@ -21,7 +21,12 @@ from db.tables import OUTCOMES
 
 SHOW = ("solutions", "chunks")
 PLACE = ("after", "before")
-SOLUTIONS_KNOWN = ("show", "dataset", "policy", "outcome", "q", "reviewed", "run", "sort", *PLACE)
+SHARES = ("drop_min", "confidence_max")
+"""Ranges of the list of solutions, each a number from 0 to 1 and named as in the list of chunks."""
+SOLUTIONS_KNOWN = (
+    *("show", "dataset", "policy", "outcome", "q", "reviewed", "run", *SHARES, "disagree"),
+    *("sort", *PLACE),
+)
 FIELDS = {one.name: str(one.type) for one in fields(ChunkFilter)}
 CHUNKS_KNOWN = ("show", *FIELDS, "sort", *PLACE)
 YES_NO = {"yes": True, "no": False}
@@ -92,6 +97,8 @@ def read_solutions(query: Mapping[str, str]) -> Asked:
     reader.name_in_store("policy", "policy", store.policies())
     reader.one_of("outcome", OUTCOMES)
     reader.one_of("reviewed", tuple(YES_NO))
+    reader.one_of("disagree", ("yes",))
+    shares = {name: _share(reader, name) for name in SHARES}
     run_id = whole(query.get("run"))
     if "run" in query and (run_id is None or not _exists(store.run, run_id)):
         reader.wrong("run", "there is no such run in this store")
@@ -102,8 +109,24 @@ def read_solutions(query: Mapping[str, str]) -> Asked:
         search=query.get("q") or None,
         reviewed=YES_NO.get(query.get("reviewed", "")),
         run_id=run_id,
+        disagree=YES_NO.get(query.get("disagree", "")),
+        **shares,
     )
     return reader.asked(where, tuple(SORTS))
+
+
+def _share(reader: _Reader, name: str) -> float | None:
+    if name not in reader.query:
+        return None
+    if not _is_share(reader.query[name]):
+        reader.wrong(name, "a number from 0 to 1 was expected")
+        return None
+    return float(reader.query[name])
+
+
+def _is_share(text: str) -> bool:
+    value, why = _value("", "float", text)
+    return not why and 0 <= value <= 1
 
 
 def read_chunks(query: Mapping[str, str]) -> Asked:
@@ -183,7 +206,8 @@ def filter_query(where: ChunkFilter) -> dict[str, str]:
 
 
 def as_chunks(where: TrajectoryFilter) -> ChunkFilter:
-    """The chunks of the solutions that a filter of solutions asks for, as near as chunks can be asked for."""
+    """The chunks of the solutions that a filter of solutions asks for, as near as chunks can be asked for: by drop,
+    confidence or disagreement the chunks for which a solution is in its list."""
     return ChunkFilter(
         dataset=where.dataset,
         policy=where.policy,
@@ -192,6 +216,9 @@ def as_chunks(where: TrajectoryFilter) -> ChunkFilter:
         reviewed=where.reviewed,
         search=where.search,
         search_in="problem" if where.search else "anywhere",
+        drop_min=where.drop_min,
+        confidence_max=where.confidence_max,
+        against=where.disagree,
     )
 
 
@@ -205,6 +232,9 @@ def as_solutions(query: Mapping[str, str]) -> dict[str, str]:
         "run_id": "run",
     }
     kept = {names[name]: value for name, value in query.items() if name in names}
+    if query.get("rule", "rel-ratio") == "rel-ratio":  # the list of solutions has no other
+        kept |= {name: query[name] for name in SHARES if name in query and _is_share(query[name])}
+    kept |= {"disagree": "yes"} if query.get("against") == "yes" and "judge_id" not in query else {}
     return kept | (
         {"q": query["search"]} if query.get("search_in") == "problem" and "search" in query else {}
     )

@@ -9,7 +9,7 @@ import streamlit as st
 from app.views.trajectories_actions import chunk_actions
 from app.views.trajectories_address import PLACE, Asked
 from app.views.trajectories_filters import show_filters
-from app.views.trajectories_parts import COUNTED, marked, step
+from app.views.trajectories_parts import COUNTED, limits_words, marked, step
 from app.widgets.access import get_store
 from app.widgets.address import parameters
 from app.widgets.chips import OUTCOMES
@@ -105,7 +105,8 @@ def _counted(asked: Asked, found: ChunkPage) -> str:
         f"{COUNTED:,}+" if count.n > COUNTED else f"{count.n:,}" if count.whole else f"at least {count.n:,}"
     )
     left_out = {"drop": " with a known drop", "certain": " with a known confidence"}.get(asked.sort, "")
-    return f"{total} {'chunk' if count.n == 1 and count.whole else 'chunks'}{left_out} · {here} on this page"
+    noun = "chunk" if count.n == 1 and count.whole else "chunks"
+    return f"{total} {noun}{left_out} · {here} on this page{limits_words(count.n, 'chunks')}"
 
 
 def _here() -> dict[str, str]:

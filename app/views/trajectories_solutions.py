@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from app.views.trajectories_actions import solution_actions
-from app.views.trajectories_address import PLACE, SOLUTIONS_KNOWN, Asked
-from app.views.trajectories_parts import COUNTED, marked, step
+from app.views.trajectories_address import PLACE, SHARES, SOLUTIONS_KNOWN, Asked
+from app.views.trajectories_parts import COUNTED, limits_words, marked, step
 from app.widgets.access import get_store
 from app.widgets.chips import OUTCOMES
 from app.widgets.empty import empty_state
@@ -29,6 +29,11 @@ SORT_TITLES = {
     "unreviewed": "Not reviewed first",
 }
 KNOWN = SOLUTIONS_KNOWN
+RANGES = {
+    "drop_min": ("Biggest drop of Q, at least", 0.0),
+    "confidence_max": ("Least certain label, at most", 1.0),
+}
+"""{parameter: its label, the value that filters nothing}."""
 REVIEWED = {"yes": "Reviewed", "no": "Not reviewed"}
 COLUMNS = (
     Column("#", "link"),
@@ -85,6 +90,7 @@ def _filters(asked: Asked) -> None:
         _select("reviewed", "Review", REVIEWED)
         _select("run", "From run", _runs(_where(asked).run_id))
         _select("sort", "Sort by", SORT_TITLES, default="newest", width=195)
+    _more()
     narrowed = [name for name in KNOWN if name in st.query_params and name not in ("show", "sort", *PLACE)]
     if narrowed and not asked.problems:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -96,6 +102,49 @@ def _filters(asked: Asked) -> None:
                     query_params={"run": str(run_id)},
                 )
             here_button("Clear filters", _sort_only(), key="clear", icon=":material/filter_list_off:")
+
+
+def _more() -> None:
+    """Ranges that an index of solutions holds, and where the others are found."""
+    used = [name for name in (*SHARES, "disagree") if name in st.query_params]
+    with st.expander(
+        f"More filters ({len(used)} in use)" if used else "More filters",
+        expanded=bool(used),
+        icon=":material/tune:",
+        key="list-more",
+    ):
+        columns = st.columns(3, gap="medium", vertical_alignment="bottom")
+        for column, (name, (label, usual)) in zip(columns, RANGES.items(), strict=False):
+            with column:
+                _range(name, label, usual)
+        with columns[2]:
+            _select("disagree", "A judge’s verdict", {"yes": "differs from the label somewhere"}, width=None)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(
+                "No index of solutions holds the Q of the bare problem or how many labels are + or −: "
+                "the list of chunks is filtered by both."
+            )
+            here_button(
+                "First chunks, by Q before them",
+                {"show": "chunks", "position_max": "0"},
+                key="list-first-chunks",
+                icon=":material/first_page:",
+            )
+
+
+def _range(name: str, label: str, usual: float) -> None:
+    try:
+        given = float(st.query_params.get(name, usual))
+    except ValueError:
+        given = usual
+    st.session_state[f"list-{name}"] = given if 0 <= given <= 1 else usual
+
+    def moved() -> None:
+        value = st.session_state[f"list-{name}"]
+        kept = {n: v for n, v in _here().items() if n != name}
+        go_here(kept if value == usual else {**kept, name: f"{value:g}"})
+
+    st.slider(label, 0.0, 1.0, step=0.01, key=f"list-{name}", on_change=moved)
 
 
 def _runs(current: int | None) -> dict[str, str]:
@@ -110,7 +159,9 @@ def _show(name: str, value: str) -> None:
     st.session_state[f"list-{name}"] = value
 
 
-def _select(name: str, label: str, options: dict[str, str], default: str = ANY, width: int = 130) -> None:
+def _select(
+    name: str, label: str, options: dict[str, str], default: str = ANY, width: int | None = 130
+) -> None:
     names = options if default in options else {ANY: "any", **options}
     given = st.query_params.get(name, default)
     _show(name, given if given in names else default)
@@ -121,7 +172,7 @@ def _select(name: str, label: str, options: dict[str, str], default: str = ANY, 
         key=f"list-{name}",
         on_change=_changed,
         args=(name, default),
-        width=width,
+        width="stretch" if width is None else width,
     )
 
 
@@ -156,7 +207,7 @@ def _list(asked: Asked) -> None:
     total = f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"
     noun = "trajectory" if count == 1 else "trajectories"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="list-bar"):
-        st.caption(f"{total} {noun} · {len(found.rows)} on this page")
+        st.caption(f"{total} {noun} · {len(found.rows)} on this page{limits_words(count, 'trajectories')}")
         solution_actions(_where(asked), asked.sort)
     ids = [row.id for row in found.rows]
     paths, signs = store.q_paths(ids), store.label_signs(ids)
