@@ -43,8 +43,8 @@ KINDS = ("person", "run", "people", "judge", "rule", "effective")
 @dataclass(frozen=True)
 class Rater:
     """``person`` NAME, ``people`` (their consensus or adjudication), ``judge`` ID (its majority), ``run`` ID (the
-    majority within a judge run), ``rule`` NAME at its defaults, ``effective``: people where there are any, else
-    rel-ratio. As text ``kind:which``; the text of ``people`` and ``effective`` is the kind alone."""
+    majority within a judge run), ``rule`` NAME at its defaults, ``effective`` or ``effective`` NAME: people where
+    there are any, else rel-ratio or that rule. As text ``kind:which``; where there is no ``which``, the kind alone."""
 
     kind: str
     which: str = ""
@@ -59,15 +59,15 @@ def parse_rater(text: str) -> Rater:
     good = {
         "person": bool(which),
         "people": not which,
-        "effective": not which,
+        "effective": not which or which in RULES,
         "judge": _is_id(which),
         "run": _is_id(which),
         "rule": which in RULES,
     }
     if not good.get(kind):
         raise StoreValueError(
-            f"{text!r} is no rater: person:NAME, people, judge:ID, run:ID, effective, or rule: with "
-            f"{', '.join(RULES)}"
+            f"{text!r} is no rater: person:NAME, people, judge:ID, run:ID, effective, or effective: or "
+            f"rule: with {', '.join(RULES)}"
         )
     return Rater(kind, which)
 
@@ -322,9 +322,9 @@ def _by_rule(db: Connection, rule: str, ids: Sequence[int], queue_id: int | None
     return found
 
 
-def _effective(db: Connection, _: str, ids: Sequence[int], queue_id: int | None) -> dict[int, str]:
+def _effective(db: Connection, rule: str, ids: Sequence[int], queue_id: int | None) -> dict[int, str]:
     """Where people spoke and came to no label there is none: see engine.labels.effective_label."""
-    return _by_rule(db, "rel-ratio", ids, queue_id) | _by_people(db, "", ids, queue_id)
+    return _by_rule(db, rule or "rel-ratio", ids, queue_id) | _by_people(db, "", ids, queue_id)
 
 
 _SAID: dict[str, Callable[[Connection, str, Sequence[int], int | None], dict[int, str]]] = {

@@ -42,10 +42,30 @@ def said(store: Store, *raters: str, queue_id: int | None = None) -> dict[int, t
 
 
 def test_raters_are_named_by_text() -> None:
-    for text in ("person:ada", "person:ada:b @ iss", "people", "judge:3", "run:4", "rule:abs-q", "effective"):
+    texts = [
+        "person:ada",
+        "person:ada:b @ iss",
+        "people",
+        "judge:3",
+        "run:4",
+        "rule:abs-q",
+        "effective",
+        "effective:abs-q",
+    ]
+    for text in texts:
         assert str(parse_rater(text)) == text
     assert parse_rater("person:a:b") == Rater("person", "a:b")
-    for text in ("", "person:", "people:x", "judge:x", "judge:", "judge:²", "rule:best", "ada", "run:-1"):
+    for text in (
+        "",
+        "person:",
+        "people:x",
+        "judge:x",
+        "judge:",
+        "judge:²",
+        "rule:best",
+        "ada",
+        "effective:x",
+    ):
         with pytest.raises(StoreValueError, match="no rater"):
             parse_rater(text)
 
@@ -92,7 +112,8 @@ def test_judges_runs_rules_and_people_on_the_same_chunks(store: Store) -> None:
     later = [judgment(judge, chunks[0], draw, "negative") for draw in (1, 2)]
     store.add_judgments([*later, judgment(judge, chunks[1], 0, None)], run_id=second)
     store.add_judgments([judgment(other, chunks[1], 0, "positive")], run_id=second)
-    store.put_labels([Label(c, rel_ratio=s) for c, s in zip(chunks, ("+", "-", None, "-"), strict=True)])
+    labels = zip(chunks, ("+", "-", None, "-"), ("-", "-", "+", "+"), strict=True)
+    store.put_labels([Label(c, rel_ratio=s, abs_q=other) for c, s, other in labels])
     review(store, chunks[1], "ada", 1)
     review(store, chunks[3], "ada", 1)
     review(store, chunks[3], "bob", -1)
@@ -103,6 +124,8 @@ def test_judges_runs_rules_and_people_on_the_same_chunks(store: Store) -> None:
     assert said(store, "rule:rel-ratio") == {chunks[0]: ("+",), chunks[1]: ("-",), chunks[3]: ("-",)}
     # people speak before the rule, and where they disagree there is no label
     assert said(store, "effective") == {chunks[0]: ("+",), chunks[1]: ("+",), chunks[3]: ("?",)}
+    others = {chunks[0]: ("-",), chunks[1]: ("+",), chunks[2]: ("+",), chunks[3]: ("?",)}
+    assert said(store, "effective:abs-q") == others
     assert said(store, f"judge:{judge}", "effective") == {chunks[0]: ("-", "+"), chunks[1]: ("?", "+")}
 
 

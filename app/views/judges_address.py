@@ -23,7 +23,9 @@ VIEWS = {
 }
 KNOWN = ("view", "queue", "a", "b", "against", "cell", "at", "change", "chunk", "page")
 SIGNS = ("+", "0", "-", UNSURE)
-AGAINST = ("effective", "people", "rule:rel-ratio", "rule:rel-effective", "rule:abs-q")
+EFFECTIVE = ("effective", "effective:rel-effective", "effective:abs-q")
+"""The label in force where nobody reviewed is a rule's: rel-ratio's, or that of the rule named."""
+AGAINST = (*EFFECTIVE, "people", "rule:rel-ratio", "rule:rel-effective", "rule:abs-q")
 CHANGE_KEYS = {change.replace(" ", "-"): change for change in CHANGES}
 LAST_POSITION = 20
 """Chunks from this index on are counted together."""

@@ -97,7 +97,7 @@ def show_chunks(listed: Listed, known: Raters, page: int) -> None:
     if last > 1:
         with st.container(horizontal=True, horizontal_alignment="center", vertical_alignment="center"):
             _step("Previous", page - 1, page > 1)
-            st.caption(f"page {page} of {last}")
+            st.caption(f"page {page} of {last}", width="content")
             _step("Next", page + 1, page < last)
 
 

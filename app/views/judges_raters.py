@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from app.views.judges_address import EFFECTIVE
 from app.widgets.access import get_store
 from app.widgets.rows import Chip, Tone
 from app.widgets.safe_text import visible
@@ -48,7 +49,8 @@ def known_raters(extra: Iterable[str] = ()) -> Raters:
         str(Rater("rule", rule.name)): f"Rule {str(rule).replace(':', ', ').replace('=', ' ')}"
         for rule in DEFAULT_RULES
     }
-    titles["effective"] = "Label in force"
+    for rater in EFFECTIVE:
+        titles[rater] = f"Label in force, {parse_rater(rater).which or 'rel-ratio'}"
     runs = {run.id: run for run in store.runs(RUNS, kinds=["judge"])}
     for text in extra:
         rater = _of_address(text)

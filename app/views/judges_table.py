@@ -75,7 +75,7 @@ def _against(asked: Asked, known: Raters) -> None:
         key="judges-against",
         on_change=lambda: go_here(address(against=st.session_state["judges-against"])),
         width=260,
-        help="Label in force: what people said where anybody reviewed, else rel-ratio’s label",
+        help="Label in force: what people said where anybody reviewed, elsewhere the rule’s label",
     )
 
 
@@ -124,7 +124,7 @@ def _pictures(known: Raters, scored: dict[str, list[Rated]], scores: dict[str, S
     with right:
         st.markdown("**By place in the solution**")
         lines = [_line(known.title(text), scored[text]) for text in list(scores)[:MOST_LINES]]
-        figure = curves(lines, height=220, share=True)
+        figure = curves(lines, height=220, share=True, at="chunk")
         figure.update_xaxes(title={"text": "chunk", "standoff": 4})
         figure.update_yaxes(range=[0, 1.05])
         said = "; ".join(

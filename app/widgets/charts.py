@@ -162,11 +162,18 @@ def running_mean(values: Sequence[float | None], window: int) -> list[float | No
 
 
 def curves(
-    lines: Sequence[Line], *, height: int = 190, share: bool = False, smooth: bool = False, top: int = 6
+    lines: Sequence[Line],
+    *,
+    height: int = 190,
+    share: bool = False,
+    smooth: bool = False,
+    top: int = 6,
+    at: str = "step",
 ) -> go.Figure:
     """Lines over the steps, told apart by colour and by dash, with a legend where there is more than one.
 
     ``share``: values in [0, 1], written as per cent. ``smooth``: a running mean over the points, which are drawn faint.
+    ``at``: what a step is, in our words.
     """
     own, tones = palette(), LINE_COLOURS["dark" if is_dark() else "light"]
     figure = go.Figure()
@@ -192,8 +199,9 @@ def curves(
             name=plain(line.name),
             mode="lines+markers" if len(line.steps) < 40 else "lines",
             marker={"size": 5},
+            cliponaxis=len(line.steps) >= 40,  # whole markers at 0 and at the first step
             line=look,
-            hovertemplate=f"step %{{x}}: %{{y:{number}}}"
+            hovertemplate=f"{at} %{{x}}: %{{y:{number}}}"
             + (f" ({said})" if window else "")
             + "<extra>%{fullData.name}</extra>",
         )
