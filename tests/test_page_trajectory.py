@@ -54,6 +54,10 @@ def words(app: AppTest) -> str:
     return "\n".join(str(e.value) for e in (*app.markdown, *app.caption, *app.error, *app.warning))
 
 
+def adjudication(app: AppTest) -> list:  # type: ignore[type-arg]
+    return [link for link in app.get("page_link") if link.proto.page == "adjudication"]
+
+
 VERDICT_KEYS = {"1": "verdict-error-", "2": "verdict-neutral-", "3": "verdict-sound-"}
 
 
@@ -180,6 +184,9 @@ def test_reviewers_who_disagree_leave_no_label(open_at: Open, filled: tuple[Stor
     store.add_review(chunk, "b1", "ben", -1, "not for me")
     said = words(open_at(traj=ids.sampled[0], chunk=3))
     assert "reviewers disagree" in said and "**ben**" in said and "no label" in said
+    app = open_at(traj=ids.sampled[0], chunk=3)
+    assert [one.proto.query_string for one in adjudication(app)] == [f"chunk={chunk}"]
+    assert not adjudication(open_at(traj=ids.sampled[0], chunk=2))
 
 
 def test_a_read_only_store_can_be_read_and_says_why_nothing_is_stored(
@@ -212,6 +219,19 @@ def test_moved_parameters_say_which_labels_flip_and_stay_on_the_next_chunk(
     assert app.query_params["gamma"] == "0" and app.query_params["chunk"] == "2"
     app.button(key="rules-usual").click().run()
     assert "gamma" not in app.query_params and "in place of" not in words(app)
+
+
+def test_raw_text_stands_in_the_address_and_stays_on_the_next_chunk(
+    open_at: Open, filled: tuple[Store, str, Filled]
+) -> None:
+    app = open_at(traj=filled[2].sampled[0], chunk=0)
+    assert not app.toggle(key="trajectory-raw").value and not app.code
+    app.toggle(key="trajectory-raw").set_value(True).run()
+    assert app.query_params["raw"] == "1" and app.code
+    next(b for b in app.button if b.label.startswith("Next chunk")).click().run()
+    assert (app.query_params["chunk"], app.query_params["raw"]) == ("1", "1") and app.code
+    app.toggle(key="trajectory-raw").set_value(False).run()
+    assert "raw" not in app.query_params and not app.code
 
 
 def test_a_slider_writes_the_address_and_the_usual_value_leaves_it(
@@ -258,9 +278,12 @@ def test_a_blind_queue_leaves_problem_chunks_and_review(open_at: Open, tmp_path:
     chunks = [chunk.id for chunk in store.chunk_page(ids.sampled[2], 0, 2)]
     queue = store.make_queue(NewQueue("q", order="reading", chunk_ids=chunks, blind=True), "ann")
     assert store.next_item(queue, "rosa")
+    store.add_review(chunks[1], "a1", "ada", 1)
+    store.add_review(chunks[1], "b1", "ben", -1)
     store.close()
     app = open_at(url=url, traj=ids.sampled[2], chunk=1, rollout=1)
     said = words(app)
+    assert not adjudication(app)
     assert "hides values, labels, verdicts" in said and "She picks 5 more" in said
     assert not re.search(
         "carry out one operation|label [+−]|effective|Reference answer|wrong|sure|beside", said

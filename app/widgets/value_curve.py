@@ -174,7 +174,7 @@ def _drop_note(values: Sequence[Value], drop: tuple[int, float], palette: Palett
         showarrow=False,
         xanchor="right" if late else "left",
         xshift=-8 if late else 8,
-        yshift=10,
+        yshift=-14 if late else 14,  # beneath and above a falling line it is free
         font={"color": palette.bad, "size": 13},
         bgcolor=palette.paper,
         opacity=0.92,
