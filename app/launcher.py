@@ -8,19 +8,21 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
 
 from app.sample import load_sample
 from app.settings import Settings
+from app.sign_in import LOCAL, origin, read_auth
 from app.store import open_or_make_store
 from engine.errors import StepWiserError
 
 SERVE = Path(__file__).with_name("serve.py")
-LOCAL = ("127.0.0.1", "localhost", "::1")
 START_S = 60.0
 END_S = 100.0
 
@@ -29,29 +31,16 @@ class LaunchError(StepWiserError):
     """The app cannot be started as asked."""
 
 
-def check_host(host: str) -> None:
+def check_host(host: str, auth: Mapping[str, Any]) -> None:
     """Refuse to serve other machines without authentication. Raises LaunchError that says how to configure it."""
-    if host in LOCAL or _auth_configured():
+    if host in LOCAL or auth:
         return
     raise LaunchError(
         f"--host {host} would let anybody who reaches this machine read and write the store, and no "
         "authentication is configured. Put an [auth] section (redirect_uri, cookie_secret, client_id, client_secret, "
-        "server_metadata_url: an OpenID Connect provider) into .streamlit/secrets.toml of the working folder, or keep "
-        f"127.0.0.1 and reach it through ssh -L 8501:127.0.0.1:8501 {socket.gethostname()}"
+        "server_metadata_url: an OpenID Connect provider) into secrets.toml in STEPWISER_HOME, as docs/people.md "
+        f"says, or keep 127.0.0.1 and reach it through ssh -L 8501:127.0.0.1:8501 {socket.gethostname()}"
     )
-
-
-def _auth_configured() -> bool:
-    for folder in (Path.cwd(), Path.home()):
-        secrets = folder / ".streamlit" / "secrets.toml"
-        if secrets.is_file():
-            try:
-                auth = tomllib.loads(secrets.read_text(encoding="utf-8")).get("auth", {})
-            except tomllib.TOMLDecodeError as error:
-                raise LaunchError(f"{secrets}: not TOML: {error}") from error
-            if {"redirect_uri", "cookie_secret"} <= set(auth):
-                return True
-    return False
 
 
 def check_port(host: str, port: int) -> None:
@@ -67,8 +56,9 @@ def check_port(host: str, port: int) -> None:
             ) from error
 
 
-def pages_command(host: str, port: int) -> list[str]:
-    """The command that serves the pages. Options that must hold wherever it is started are given here."""
+def pages_command(host: str, port: int, public: str = "") -> list[str]:
+    """The command that serves the pages, at ``public`` where people sign in. Options that must hold wherever it is
+    started are given here."""
     options = {
         "server.address": host,
         "server.port": str(port),
@@ -77,10 +67,13 @@ def pages_command(host: str, port: int) -> list[str]:
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
         "client.showErrorDetails": "none",
+        "server.trustedUserHeaders": "{}",  # who somebody is comes from the sign-in, never from a header
     }
     flags = [f"--{name}={value}" for name, value in options.items()]
     if host in LOCAL:  # a foreign site whose name resolves to this machine must not reach the store
-        flags += [f"--server.allowedHosts={name}" for name in ("localhost", "127.0.0.1", "[::1]")]
+        behind = urlsplit(public).hostname or "localhost"  # the name of a proxy on this machine
+        names = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", behind))
+        flags += [f"--server.allowedHosts={name}" for name in names]
     return [sys.executable, "-m", "streamlit", "run", str(SERVE), *flags]
 
 
@@ -102,8 +95,10 @@ def wait_until_healthy(host: str, port: int, process: subprocess.Popen[bytes]) -
 
 def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
     """Serve until Ctrl-C or SIGTERM, then end worker and pages cleanly. Returns an exit code."""
-    check_host(host)
+    auth = read_auth(settings)
+    check_host(host, auth)
     check_port(host, port)
+    public = origin(auth, port) if auth else f"http://{host}:{port}"
     store = open_or_make_store(settings)
     if sample and store.is_empty():
         print("Loading the sample …", flush=True)
@@ -125,11 +120,15 @@ def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
             start_new_session=True,
         )
         pages = subprocess.Popen(
-            pages_command(host, port), stdout=pages_log, stderr=pages_log, env=env, start_new_session=True
+            pages_command(host, port, public),
+            stdout=pages_log,
+            stderr=pages_log,
+            env=env,
+            start_new_session=True,
         )
         try:
             wait_until_healthy(host, port, pages)
-            print(f"StepWiser Studio is at http://{host}:{port}  (Ctrl-C ends it)", flush=True)
+            print(f"StepWiser Studio is at {public}  (Ctrl-C ends it)", flush=True)
             return _watch(settings, worker, pages)
         except KeyboardInterrupt:
             print("\nEnding: a run in progress stops after the batch in hand …", flush=True)

@@ -1,4 +1,5 @@
-"""The page list and what surrounds every page. The pages are in ``views``; ``serve.py`` adds the headers."""
+"""The page list and what surrounds every page. The pages are in ``views``; ``serve.py`` serves them, adds the headers
+and says how people sign in."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.views.sign_in import sign_in
 from app.widgets.access import signed_in, signing_in
 from app.widgets.keys import key_sheet
 from app.widgets.safe_text import escape_line
@@ -17,16 +19,7 @@ st.set_page_config(page_title="StepWiser Studio", page_icon=ICON, layout="wide")
 st.logo(ICON, size="small")
 
 
-def sign_in() -> None:
-    """All that somebody sees who has not signed in, where authentication is configured."""
-    st.title("StepWiser Studio", anchor=False)
-    st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login, key="sign-in")
-
-
-if signing_in() and not signed_in():
-    st.navigation([st.Page(sign_in, title="Sign in", default=True)], position="hidden").run()
-    st.stop()
-
+outside = signing_in() and not signed_in()
 page = st.navigation(
     [
         st.Page("views/overview.py", title="Overview", icon=":material/space_dashboard:", default=True),
@@ -50,8 +43,11 @@ page = st.navigation(
         st.Page("views/rewards.py", title="Rewards", icon=":material/bar_chart:", url_path="rewards"),
         st.Page("views/people.py", title="People", icon=":material/group:", url_path="people"),
     ],
-    position="top",
+    position="hidden" if outside else "top",
 )
+if outside:  # every address leads here, and stays as it is
+    sign_in()
+    st.stop()
 try:
     page.run()
 except StoreError as error:

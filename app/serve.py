@@ -1,7 +1,7 @@
 """The server: the pages of ``main.py`` behind headers that keep a browser from loading anything from elsewhere.
 
 ``streamlit run app/serve.py``. Text from models and files is shown escaped (``widgets/safe_text.py``); the headers
-are the second line of defence.
+are the second line of defence. How people sign in is read here, once (``sign_in.py``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from typing import Any
 
 import streamlit as st
 from starlette.middleware import Middleware
+
+from app.settings import get_settings
+from app.sign_in import read_auth
+from app.sign_in_answers import SignInAnswers
 
 POLICY = "; ".join(
     (
@@ -53,4 +57,9 @@ class SafeHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-app = st.App(Path(__file__).with_name("main.py"), middleware=[Middleware(SafeHeaders)])
+auth = read_auth(get_settings())
+app = st.App(
+    Path(__file__).with_name("main.py"),
+    middleware=[Middleware(SafeHeaders), *([Middleware(SignInAnswers)] if auth else [])],
+    secrets={"auth": auth} if auth else None,
+)

@@ -40,17 +40,11 @@ def stepwiser(
     )
 
 
-def test_serving_other_machines_without_authentication_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(LaunchError, match=r"no\s+authentication is configured.*secrets\.toml"):
-        check_host("0.0.0.0")
-    check_host("127.0.0.1")
-    (tmp_path / ".streamlit").mkdir()
-    (tmp_path / ".streamlit" / "secrets.toml").write_text('[auth]\nredirect_uri = "x"\ncookie_secret = "y"\n')
-    check_host("0.0.0.0")
+def test_serving_other_machines_without_authentication_is_refused():
+    with pytest.raises(LaunchError, match=r"no authentication is configured.*secrets\.toml"):
+        check_host("0.0.0.0", {})
+    check_host("127.0.0.1", {})
+    check_host("0.0.0.0", {"client_id": "c"})
 
 
 def test_the_command_refuses_too(tmp_path: Path):
@@ -71,6 +65,9 @@ def test_the_pages_are_told_not_to_phone_home():
     command = " ".join(pages_command("127.0.0.1", 8501))
     assert "gatherUsageStats=false" in command and "server.address=127.0.0.1" in command
     assert "allowedHosts=127.0.0.1" in command and "allowedHosts" not in " ".join(pages_command("0.0.0.0", 1))
+    assert "--server.trustedUserHeaders={}" in command
+    behind = pages_command("127.0.0.1", 8501, "https://studio.example.org")
+    assert "--server.allowedHosts=studio.example.org" in behind
 
 
 def test_a_second_worker_is_refused_and_a_dead_ones_lock_is_taken_over(tmp_path: Path):

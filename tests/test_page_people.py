@@ -16,12 +16,7 @@ from db.store import Store
 from tests.store_world import add_problem, add_trajectory, fresh_store
 
 MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-AUTH = {
-    "redirect_uri": "http://localhost/oauth2callback",
-    "cookie_secret": "s",
-    "client_id": "c",
-    "client_secret": "t",
-}
+AUTH = {"redirect_uri": "http://localhost/oauth2callback"}
 GRACE = {"is_logged_in": True, "sub": "17", "iss": "https://login.example.org", "name": "Grace"}
 SIGNS_AS = "17 @ https://login.example.org"
 Open = Callable[..., AppTest]

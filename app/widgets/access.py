@@ -44,7 +44,13 @@ def actor() -> str:
         return get_settings().actor
     if not signed_in():
         raise StoreError("nothing was read or written: sign in first")
-    subject, issuer = str(st.user["sub"]), str(st.user["iss"])
+    subject, issuer = str(st.user.get("sub") or ""), str(st.user.get("iss") or "")
+    if (
+        not subject or not issuer
+    ):  # a name without them would belong to somebody at this machine, or to everybody
+        raise StoreError(
+            "the sign-in names nobody: its token has no subject or no issuer; use another provider"
+        )
     name = f"{subject} @ {issuer}"
     if len(name) > LONGEST:  # never cut: without its issuer a name would belong to somebody at this machine
         name = f"{sha256(subject.encode()).hexdigest()} @ {issuer}"
