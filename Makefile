@@ -26,6 +26,11 @@ endef
 app: $(VENV)/.app-$(EXTRA)
 	@exec $(BIN)/stepwiser app --port $(PORT)
 
+# Bytecode is kept, whatever the environment says: the tests start processes by the dozen, and one that has to compile
+# vLLM's modules again spends as long on that as on loading them.
+test test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-slow: export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
+
 test: $(VENV)/.dev-$(EXTRA)
 	@$(BIN)/python -m tests.browser_setup
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not slow"
