@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from uuid import uuid4
@@ -25,8 +25,8 @@ BACKENDS = ["sqlite", *(["postgresql"] if POSTGRES else [])]
 
 
 @contextmanager
-def fresh_url(backend: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty database."""
+def fresh_url(backend: str, folder: Path, template: str = "") -> Iterator[str]:
+    """The URL of an empty database; on PostgreSQL one like ``template``, if one is named."""
     if backend == "sqlite":
         yield f"sqlite:///{folder / f'{uuid4().hex}.db'}"
         return
@@ -34,13 +34,23 @@ def fresh_url(backend: str, folder: Path) -> Iterator[str]:
     name = f"stepwiser_test_{uuid4().hex[:12]}"
     admin = create_engine(server, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
+        connection.execute(text(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else "")))
     try:
         yield server.set(database=name).render_as_string(hide_password=False)
     finally:
         with admin.connect() as connection:
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
         admin.dispose()
+
+
+@lru_cache(maxsize=1)
+def _empty_on_server() -> str:
+    """The name of a database at the current schema, kept until the tests end."""
+    kept = ExitStack()
+    atexit.register(kept.close)
+    url = kept.enter_context(fresh_url("postgresql", Path()))
+    open_store(url, migrate=True).close()
+    return make_url(url).database or ""
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +64,8 @@ def _empty_database() -> Path:
 @contextmanager
 def fresh_store(backend: str, folder: Path) -> Iterator[Store]:
     """An empty store at the current schema."""
-    with fresh_url(backend, folder) as url:
+    template = _empty_on_server() if backend == "postgresql" else ""
+    with fresh_url(backend, folder, template) as url:
         if backend == "sqlite":  # migrated once, then copied: most of a small test's time
             shutil.copy(_empty_database(), make_url(url).database or "")
         store = open_store(url, migrate=True)
