@@ -7,11 +7,9 @@ deleted afterwards, or kept with ``--store`` and used again. Not: the store's co
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +31,12 @@ if TYPE_CHECKING:
 ITEMS = 60
 READING_MS = 400
 """Between a card and the next press: a press right after a card's appearance is meant for the card before it."""
-ROWS = re.compile(r"^(Trajectory \d+|Chunk \d+ of)")
+ROW = """() => [...document.querySelectorAll("*")].some(node =>
+    node.shadowRoot?.querySelector('a[aria-label^="Trajectory "], a[aria-label^="Chunk "]'))"""
+LONG_CHUNK = "() => document.body.textContent.includes('in step 251 of plan')"
+PLOT = "() => document.querySelector('.js-plotly-plot') !== null"
+EVERY_MS = 10
+"""Playwright's own waits look again after up to half a second, which would be measured too."""
 
 
 def ui(scale: float, kept: Path | None, console: Console) -> int:
@@ -67,8 +70,11 @@ def _made(store: Store, home: Path, scale: float, console: Console) -> Made:
     return made
 
 
-def _opened(page: Page, address: str, ready: Callable[[], None]) -> tuple[float, int]:
-    """(seconds until ``ready`` saw what the page is opened for, bytes over the WebSocket until it was drawn)."""
+def _opened(page: Page, address: str, ready: str) -> tuple[float, int]:
+    """(seconds until what the page is opened for is there, bytes over the WebSocket until it was drawn).
+
+    ``ready``: JavaScript that is true once it is there.
+    """
     sizes: list[int] = []
 
     def listen(socket: object) -> None:
@@ -77,7 +83,7 @@ def _opened(page: Page, address: str, ready: Callable[[], None]) -> tuple[float,
     page.on("websocket", listen)
     start = time.perf_counter()
     page.goto(address)
-    ready()
+    page.wait_for_function(ready, polling=EVERY_MS)
     seconds = time.perf_counter() - start
     drawn(page)
     page.remove_listener("websocket", listen)
@@ -85,9 +91,6 @@ def _opened(page: Page, address: str, ready: Callable[[], None]) -> tuple[float,
 
 
 def _pages(page: Page, url: str, made: Made) -> list[Bar]:
-    def rows() -> None:
-        page.get_by_role("link", name=ROWS).first.wait_for()
-
     page.goto(url)  # the browser's and the server's first page is not what is measured
     drawn(page)
     bars = []
@@ -101,15 +104,15 @@ def _pages(page: Page, url: str, made: Made) -> list[Bar]:
         "search: problems": f"trajectories?q={NEEDLE}",
     }
     for name, address in lists.items():
-        seconds, size = _opened(page, f"{url}/{address}", rows)
+        seconds, size = _opened(page, f"{url}/{address}", ROW)
         bars += [Bar(f"{name}, s", seconds, 1.0, "<="), Bar(f"{name}, MB", size / 1e6, 1.0, "<=")]
     long = f"{url}/trajectory?traj={made.long}&chunk=250"
-    seconds, _ = _opened(page, long, lambda: page.get_by_text("in step 251 of plan").first.wait_for())
+    seconds, _ = _opened(page, long, LONG_CHUNK)
     return [*bars, Bar("trajectory of 500 chunks, s", seconds, 3.0, "<=")]
 
 
 def _overview(page: Page, url: str) -> Bar:
-    seconds, _ = _opened(page, url, lambda: page.locator(".js-plotly-plot").first.wait_for())
+    seconds, _ = _opened(page, url, PLOT)
     return Bar("Overview, s", seconds, 2.0, "<=")
 
 
@@ -131,7 +134,7 @@ def _queue(page: Page, url: str, store: Store) -> list[Bar]:
         page.wait_for_function(
             "before => { const now = document.querySelector('.st-key-item-chunk')?.innerText; return now && now !== before; }",
             arg=before,
-            polling=10,
+            polling=EVERY_MS,
         )
         seconds.append(time.perf_counter() - start)
         drawn(page)
