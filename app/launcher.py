@@ -20,6 +20,8 @@ from app.sample import load_sample
 from app.settings import Settings
 from app.sign_in import LOCAL, origin, read_auth
 from app.store import open_or_make_store
+from db.people_store import ISSUER
+from db.store import Store
 from engine.errors import StepWiserError
 
 SERVE = Path(__file__).with_name("serve.py")
@@ -40,6 +42,16 @@ def check_host(host: str, auth: Mapping[str, Any]) -> None:
         "authentication is configured. Put an [auth] section (redirect_uri, cookie_secret, client_id, client_secret, "
         "server_metadata_url: an OpenID Connect provider) into secrets.toml in STEPWISER_HOME, as docs/people.md "
         f"says, or keep 127.0.0.1 and reach it through ssh -L 8501:127.0.0.1:8501 {socket.gethostname()}"
+    )
+
+
+def open_to_all(store: Store, auth: Mapping[str, Any], actor: str) -> str:
+    """What to say where people who sign in have roles in this store, and nobody is asked to sign in; else empty."""
+    if auth or not any(ISSUER in person.actor for person in store.people()):
+        return ""
+    return (
+        "People sign in to this store, but no [auth] section was found in secrets.toml (docs/people.md): "
+        f"whoever opens these pages now writes as {actor}"
     )
 
 
@@ -100,6 +112,8 @@ def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
     check_port(host, port)
     public = origin(auth, port) if auth else f"http://{host}:{port}"
     store = open_or_make_store(settings)
+    if warning := open_to_all(store, auth, settings.actor):
+        print(warning, file=sys.stderr, flush=True)
     if sample and store.is_empty():
         print("Loading the sample …", flush=True)
         print(load_sample(store), flush=True)

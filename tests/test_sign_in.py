@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.launcher import open_to_all
 from app.settings import Settings, get_settings
 from app.sign_in import SignInError, origin, read_auth, wrong_with
 from app.sign_in_answers import OWN_ADDRESS, SignInAnswers
@@ -123,6 +124,16 @@ def test_where_the_settings_come_from(tmp_path: Path, monkeypatch: pytest.Monkey
     )  # a file that cannot be read is not a file that is not there
     with pytest.raises(SignInError, match="cannot be read as TOML"):
         read_auth(settings)
+
+
+def test_a_store_of_people_who_sign_in_is_not_opened_to_all_in_silence(tmp_path: Path):
+    store = open_store(get_settings().store_url)
+    store.set_role("local", "reader", by="rosa")
+    assert open_to_all(store, {}, "rosa") == ""
+    store.set_role("17 @ https://login.example.org", "owner", by="rosa")
+    assert "whoever opens these pages now writes as rosa" in open_to_all(store, {}, "rosa")
+    assert open_to_all(store, AUTH, "rosa") == ""
+    store.close()
 
 
 @pytest.mark.parametrize(
