@@ -78,7 +78,7 @@ def show_chunks(listed: Listed, known: Raters, page: int) -> None:
     columns = (
         Column("Chunk", "link"),
         Column("What it says", "text", "wide"),
-        *(Column(known.title(rater), "chips") for rater in listed.raters),
+        *(Column(known.title(rater), "chips", "named") for rater in listed.raters),
     )
     drawn = [
         Row(

@@ -107,7 +107,7 @@ def thresholds() -> None:
         )
     st.page_link(
         "views/data.py",
-        label="Choose a threshold, with confidence and agreement beside it",
+        label="Choose a threshold",
         icon=":material/tune:",
         query_params={"tab": "thresholds"},
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from app.widgets.rows import Column, Row, row_table
 
 
 def plain_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, label: str, key: str) -> None:
     """Rows of text under ``titles``; the first column names the row. ``label`` names the table to screen readers."""
-    columns = [Column(titles[0], "small", "wide"), *(Column(title, "text", "wide") for title in titles[1:])]
+    narrow: Literal["wide", "named"] = "named" if len(titles) > 2 else "wide"
+    columns = [Column(titles[0], "small", "wide"), *(Column(title, "text", narrow) for title in titles[1:])]
     row_table(columns, [Row(str(i), "", "", list(row)) for i, row in enumerate(rows)], label=label, key=key)
 
 

@@ -26,11 +26,12 @@ _ROWS = st.components.v2.component(
 
 @dataclass(frozen=True)
 class Column:
-    """``narrow``: what becomes of the cell on a phone ("" half a line, "wide" a line of its own, "hide")."""
+    """``narrow``: what becomes of the cell on a phone ("" half a line, "wide" a line of its own, "named" one that begins
+    with the column's title, "hide")."""
 
     title: str
     kind: Literal["link", "text", "small", "number", "chips", "spark", "progress", "excerpts"] = "text"
-    narrow: Literal["", "wide", "hide"] = ""
+    narrow: Literal["", "wide", "named", "hide"] = ""
     help: str = ""
 
 

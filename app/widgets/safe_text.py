@@ -179,7 +179,9 @@ def plot_text(text: str, limit: int = 60) -> str:
     return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-RAW_HELP = "Show problem, chunks, rationales and rollouts exactly as they were written, with nothing rendered."
+RAW_HELP = (
+    "Show problem, chunks, rationales and rollouts exactly as they were written, with nothing rendered."
+)
 
 
 def raw_toggle() -> bool:
