@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from db.errors import StoreError, StoreUnreachableError, store_errors
 
 BUSY_TIMEOUT_S = 30.0
-RETRY_S = 0.002
+RETRY_S = 0.001
 CASEFOLD = "casefold"
 """SQL function of every SQLite connection: a text without differences of case, in any script (``str.casefold``)."""
 WRITE = "store_write"
@@ -89,7 +89,7 @@ def _casefold(text: str | None) -> str | None:
 
 
 def _begin_write(connection: Connection, timeout_s: float) -> None:
-    """BEGIN IMMEDIATE, tried again every few milliseconds until the timeout.
+    """BEGIN IMMEDIATE, tried again every millisecond until the timeout.
 
     SQLite's own waiting looks only every tenth of a second after a while: beside a run that writes one transaction
     after another it meets the gaps between them so seldom that a person's review waits for seconds.
