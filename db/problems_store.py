@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -15,6 +16,8 @@ from db.tables import Problem, Total
 from db.totals import Delta
 
 _COLUMNS = columns(ProblemRow, Problem)
+VERIFIER: Any = func.coalesce(Problem.meta["verifier"].as_string(), "math")
+"""How solutions of the problem are checked (``engine.verifiers``)."""
 
 
 class ProblemsStore(StoreBase):

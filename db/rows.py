@@ -174,6 +174,7 @@ class TrajectoryHead:
     problem_id: int
     problem: str
     reference: str
+    verifier: str
     dataset: str
     key: str
     policy: str

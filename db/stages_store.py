@@ -14,6 +14,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from db.blind import hidden_prefixes, hidden_with_siblings
 from db.errors import StoreValueError
+from db.problems_store import VERIFIER
 from db.rows import ChunkRow, NewPrefix, NewRollout, NewTrajectory, PrefixRow, StageTrajectory, TrajectoryHead
 from db.session import StoreBase, batches, columns, insert_new, rows_of
 from db.tables import Chunk, Prefix, Problem, Rollout, RolloutText, Trajectory, TrajectoryText
@@ -154,7 +155,7 @@ class StagesStore(StoreBase):
         Unknown ids are left out, and, for a viewer, solutions of problems of which a blind queue hides one: their
         reference would give it away.
         """
-        special = {"problem": Problem.text, "reference": Problem.answer}
+        special = {"problem": Problem.text, "reference": Problem.answer, "verifier": VERIFIER}
         chosen = columns(TrajectoryHead, Trajectory, TrajectoryText, Problem, **special)
         heads: dict[int, TrajectoryHead] = {}
         chunks: dict[int, list[ChunkRow]] = {}

@@ -33,3 +33,9 @@ def find_boxes(text: str) -> list[Box]:
             if begin["box"]:
                 boxes.append(Box(begin.start(), mark.end(), text[begin.end() : mark.start()]))
     return sorted(boxes, key=lambda box: box.start)
+
+
+def last_box(text: str) -> str | None:
+    r"""What the last ``\boxed{…}`` holds, without white space around it; None without a box or with an empty one."""
+    boxes = find_boxes(text)
+    return boxes[-1].content.strip() or None if boxes else None

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from multiprocessing import Pipe
 
-from engine.errors import GraderError
+from engine.errors import GraderError, InputError
 
 START_LIMIT_S = 120
 MEMORY_GIB = 4
@@ -45,7 +45,7 @@ class Worker:
             )
             theirs.close()
             try:
-                self._receive(START_LIMIT_S)
+                self.receive(START_LIMIT_S)
             except (EOFError, OSError):
                 self.stop()
                 stderr.seek(0)
@@ -54,13 +54,17 @@ class Worker:
                     f"a grading worker did not start: {said[-1] if said else 'no message'}"
                 ) from None
 
-    def ask(self, task: str, answer: str, reference: str, limit_s: float) -> str | None:
-        """The worker's reply. Raises TimeoutError after ``limit_s`` seconds, EOFError or OSError if it died."""
-        self._connection.send_bytes(json.dumps([task, answer, reference, limit_s]).encode())
-        return self._receive(limit_s)
+    def send(self, task: str, verifier: str, answer: str, reference: str, limit_s: float) -> None:
+        """Hand in one job. Raises OSError if the worker died."""
+        self._connection.send_bytes(json.dumps([task, verifier, answer, reference, limit_s]).encode())
 
-    def _receive(self, limit_s: float) -> str | None:
-        if not self._connection.poll(limit_s):
+    def answers_within(self, seconds: float) -> bool:
+        """Whether the reply is there, waiting for it so long. Raises OSError if the worker died."""
+        return self._connection.poll(seconds)
+
+    def receive(self, limit_s: float) -> str | None:
+        """The worker's reply. Raises TimeoutError after ``limit_s`` seconds, EOFError or OSError if it died."""
+        if not self._connection.poll(max(0.0, limit_s)):
             raise TimeoutError
         reply: str | None = json.loads(self._connection.recv_bytes())
         return reply
@@ -73,7 +77,7 @@ class Worker:
 
 
 def serve(descriptor: int) -> None:
-    """Answer (task, answer, reference, limit in seconds) with an outcome or a reason until the other end closes.
+    """Answer (task, verifier, answer, reference, limit in seconds) with an outcome or a reason until the other end closes.
 
     Runs in the main thread of a process of its own, where a time limit can be a signal.
     """
@@ -88,29 +92,29 @@ def serve(descriptor: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_GIB << 30, MEMORY_GIB << 30))
     logging.disable(logging.CRITICAL)
     for answer, reference in _WARM_UP:
-        _reply("grade", answer, reference)
+        _reply("grade", "math", answer, reference)
     connection = Connection(descriptor)
     connection.send_bytes(b'"ready"')
     while True:
         try:
-            task, answer, reference, limit_s = json.loads(connection.recv_bytes())
+            task, name, answer, reference, limit_s = json.loads(connection.recv_bytes())
         except EOFError:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         # Ends this process by itself where the parent is no longer there to do it.
         seconds = int(used.ru_utime + used.ru_stime + limit_s) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        connection.send_bytes(json.dumps(_reply(task, answer, reference)).encode())
+        connection.send_bytes(json.dumps(_reply(task, name, answer, reference)).encode())
 
 
-def _reply(task: str, answer: str, reference: str) -> str | None:
-    from engine.compare import grade_answer, reference_problem
-    from engine.errors import InputError
+def _reply(task: str, name: str, answer: str, reference: str) -> str | None:
+    from engine.verifiers import verifier
 
+    way = verifier(name)
     if task == "check":
-        return reference_problem(reference)
+        return way.reference_problem(reference)
     try:
-        return grade_answer(answer, reference)
+        return way.compare(answer, reference)
     except (GraderError, InputError):
         return "error"
 

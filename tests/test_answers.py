@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import compare
-from engine.answers import Grade, Grader, cache_key, check_reference, extract, grade_answer
-from engine.compare import compare_plain
+from engine.answers import Grade, Grader, Reference, cache_key, check_reference, extract
 from engine.errors import GraderError, InputError
+from engine.verifiers import math as mathematics
 
 ENDLESS = "9**9**9**9"
 
@@ -74,7 +73,7 @@ def test_extract(text: str, answer: str | None) -> None:
 )
 def test_five_outcomes(text: str, finish_reason: str | None, expected: Grade) -> None:
     with Grader(workers=1) as grader:
-        assert grader.grade_many([(text, "5", finish_reason)]) == [expected]
+        assert grader.grade_many([(text, Reference("5"), finish_reason)]) == [expected]
         assert grader._alive == set()  # nothing here needs a process
 
 
@@ -108,13 +107,13 @@ DIFFERENT = [
 
 
 def test_what_counts_as_equal(grader: Grader) -> None:
-    grades = grader.grade_many([(boxed(answer), reference, "stop") for answer, reference in EQUAL])
+    grades = grader.grade_many([(boxed(answer), Reference(reference), "stop") for answer, reference in EQUAL])
     assert [pair for pair, grade in zip(EQUAL, grades, strict=True) if grade.outcome != "correct"] == []
 
 
 def test_what_counts_as_different(grader: Grader) -> None:
     grades = grader.grade_many(
-        [(f"\\boxed{{{answer}}}", reference, "stop") for answer, reference in DIFFERENT]
+        [(f"\\boxed{{{answer}}}", Reference(reference), "stop") for answer, reference in DIFFERENT]
     )
     unlike = [
         (*pair, grade.outcome)
@@ -144,17 +143,17 @@ def test_exact_path_says_what_math_verify_says(
     data: st.DataObject, first: Fraction, second: Fraction, same: bool
 ) -> None:
     answer, reference = data.draw(written(first)), data.draw(written(first if same else second))
-    quick = compare_plain(answer, reference)
+    quick = mathematics.compare_here(answer, reference)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "compare_plain", lambda *_: None)
-        slow = grade_answer(answer, reference)
+        patch.setattr(mathematics, "compare_here", lambda *_: None)
+        slow = mathematics.compare(answer, reference)
     assert quick is None or quick == slow
 
 
 @given(numbers)
 def test_numbers_equal_themselves_without_a_worker(value: Fraction) -> None:
-    assert compare_plain(str(value), str(value)) == "correct"
-    assert compare_plain(str(value), str(value + 1)) == "wrong"
+    assert mathematics.compare_here(str(value), str(value)) == "correct"
+    assert mathematics.compare_here(str(value), str(value + 1)) == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,7 @@ def test_numbers_equal_themselves_without_a_worker(value: Fraction) -> None:
     [("5", "x"), ("50%", "50"), ("1/0", "5"), ("9" * 31, "5"), ("", "5"), ("0.3333333", "1/3")],
 )
 def test_exact_path_leaves_the_rest_to_math_verify(answer: str, reference: str) -> None:
-    assert compare_plain(answer, reference) is None
+    assert mathematics.compare_here(answer, reference) is None
 
 
 # Answers that do not finish
@@ -171,10 +170,12 @@ def test_exact_path_leaves_the_rest_to_math_verify(answer: str, reference: str) 
 def test_endless_answers_are_errors_and_delay_no_other(grader: Grader) -> None:
     """The others come out while an endless one is still being worked on, and their order does not matter."""
     with Grader(workers=2, limit_s=30) as own:
-        own.grade_many([(boxed(f"x+{i}"), "x", "stop") for i in range(2)])  # both workers are up
-        own.submit("endless", boxed(ENDLESS), "5", "stop")
+        own.grade_many([(boxed(f"x+{i}"), Reference("x"), "stop") for i in range(2)])  # both workers are up
+        own.submit("endless", boxed(ENDLESS), Reference("5"), "stop")
         others = {i: (f"{i}+\\sqrt{{2}}", f"\\sqrt{{2}}+{i}") for i in range(20)}
-        own.submit_many((i, boxed(answer), reference, "stop") for i, (answer, reference) in others.items())
+        own.submit_many(
+            (i, boxed(answer), Reference(reference), "stop") for i, (answer, reference) in others.items()
+        )
         done: list[object] = []
         grades = {}
         while len(grades) < 21:
@@ -191,7 +192,9 @@ def test_endless_answers_are_errors_and_delay_no_other(grader: Grader) -> None:
     ids=["python power", "tower", "googolplex", "factorial", "parentheses", "fractions"],
 )  # fmt: skip
 def test_hostile_answers_are_errors_or_wrong_in_time(grader: Grader, answer: str) -> None:
-    hostile, plain = grader.grade_many([(boxed(answer), "5", "stop"), (boxed("x+x"), "2x", "stop")])
+    hostile, plain = grader.grade_many(
+        [(boxed(answer), Reference("5"), "stop"), (boxed("x+x"), Reference("2x"), "stop")]
+    )
     assert hostile.outcome in (
         "error",
         "wrong",
@@ -202,33 +205,33 @@ def test_hostile_answers_are_errors_or_wrong_in_time(grader: Grader, answer: str
 def test_stuck_worker_is_killed_and_replaced() -> None:
     """The hard limit is the parent's: it holds where the worker's own limit would not come."""
     with Grader(workers=1, limit_s=20) as grader:
-        assert grader.grade_many([(boxed("x+x"), "2x", "stop")])[0].outcome == "correct"
+        assert grader.grade_many([(boxed("x+x"), Reference("2x"), "stop")])[0].outcome == "correct"
         (worker,) = grader._alive
         psutil.Process(worker.process.pid).suspend()  # as deaf as a long computation in C
         grader.limit_s = 0.5
-        assert grader.grade_many([(boxed("x+2x"), "3x", "stop")]) == [Grade("error", "x+2x")]
+        assert grader.grade_many([(boxed("x+2x"), Reference("3x"), "stop")]) == [Grade("error", "x+2x")]
         assert worker.process.poll() is not None
         grader.limit_s = 20
-        assert grader.grade_many([(boxed("x+3x"), "4x", "stop")]) == [Grade("correct", "x+3x")]
+        assert grader.grade_many([(boxed("x+3x"), Reference("4x"), "stop")]) == [Grade("correct", "x+3x")]
         assert worker not in grader._alive and len(grader._alive) == 1
 
 
 def test_worker_that_died_while_idle_costs_no_answer() -> None:
     with Grader(workers=1, limit_s=20) as grader:
-        grader.grade_many([(boxed("x+x"), "2x", "stop")])
+        grader.grade_many([(boxed("x+x"), Reference("2x"), "stop")])
         (worker,) = grader._alive
         worker.process.kill()
         worker.process.wait()
-        assert grader.grade_many([(boxed("x+2x"), "3x", "stop")]) == [Grade("correct", "x+2x")]
+        assert grader.grade_many([(boxed("x+2x"), Reference("3x"), "stop")]) == [Grade("correct", "x+2x")]
 
 
 def test_close_ends_workers_even_stuck_ones() -> None:
     grader = Grader(workers=2, limit_s=60)
-    grader.grade_many([(boxed(f"x+{i}"), "x", "stop") for i in range(2)])
+    grader.grade_many([(boxed(f"x+{i}"), Reference("x"), "stop") for i in range(2)])
     processes = [worker.process for worker in grader._alive]
     for process in processes:
         psutil.Process(process.pid).suspend()
-    grader.submit("stuck", boxed("y"), "x", "stop")
+    grader.submit("stuck", boxed("y"), Reference("x"), "stop")
     grader.close()
     assert processes and all(process.poll() is not None for process in processes)
 
@@ -242,7 +245,7 @@ def test_worker_that_cannot_start_is_a_named_error(monkeypatch: pytest.MonkeyPat
         Grader(workers=1) as grader,
         pytest.raises(GraderError, match="a grading worker did not start: No module named math_verify"),
     ):
-        grader.grade_many([(boxed("x+x"), "2x", "stop")])
+        grader.grade_many([(boxed("x+x"), Reference("2x"), "stop")])
 
 
 def test_in_process_grading_outside_the_main_thread_says_what_to_use() -> None:
@@ -250,7 +253,7 @@ def test_in_process_grading_outside_the_main_thread_says_what_to_use() -> None:
 
     def work() -> None:
         try:
-            grade_answer("x+x", "2x")
+            mathematics.compare("x+x", "2x")
         except GraderError as problem:
             caught.append(problem)
 
@@ -258,9 +261,9 @@ def test_in_process_grading_outside_the_main_thread_says_what_to_use() -> None:
     thread.start()
     thread.join()
     assert "use a Grader" in str(caught[0])
-    assert grade_answer("x+x", "2x") == "correct"
+    assert mathematics.compare("x+x", "2x") == "correct"
     with pytest.raises(GraderError, match="not compared within"):
-        grade_answer(ENDLESS, "5")
+        mathematics.compare(ENDLESS, "5")
 
 
 # Streams and the cache
@@ -283,27 +286,42 @@ class Kept:
 
 def test_cache_is_asked_once_and_keeps_no_errors() -> None:
     kept = Kept()
-    items = [(boxed("x+x"), "2x", "stop")] * 5 + [(boxed(ENDLESS), "5", "stop"), (boxed("5"), "5", "stop")]
+    items = [(boxed("x+x"), Reference("2x"), "stop")] * 5 + [
+        (boxed(ENDLESS), Reference("5"), "stop"),
+        (boxed("5"), Reference("5"), "stop"),
+    ]
     with Grader(workers=1, limit_s=30, cache=kept) as grader:
         first = grader.grade_many(items)
         again = grader.grade_many(items)
     assert first == again
     assert [grade.outcome for grade in first] == ["correct"] * 5 + ["error", "correct"]
-    assert kept.stored == {cache_key("x+x", "2x"): "correct"}
-    assert sorted(kept.asked) == sorted([cache_key("x+x", "2x"), cache_key(ENDLESS, "5")])
+    assert kept.stored == {cache_key("x+x", Reference("2x")): "correct"}
+    assert sorted(kept.asked) == sorted(
+        [cache_key("x+x", Reference("2x")), cache_key(ENDLESS, Reference("5"))]
+    )
     with Grader(cache=kept) as grader:  # another process: the cache answers, no worker starts
         assert grader.grade_many(items[:5]) == first[:5]
         assert grader._alive == set()
 
 
 def test_keys_tell_answer_and_reference_apart() -> None:
-    assert len({cache_key("a", "b"), cache_key("b", "a"), cache_key("ab", ""), cache_key("", "ab")}) == 4
-    assert len(cache_key("\ud800", "\0")) == 64
+    assert (
+        len(
+            {
+                cache_key("a", Reference("b")),
+                cache_key("b", Reference("a")),
+                cache_key("ab", Reference("")),
+                cache_key("", Reference("ab")),
+            }
+        )
+        == 4
+    )
+    assert len(cache_key("\ud800", Reference("\0"))) == 64
 
 
 def test_submitted_and_whole_batches_do_not_mix(grader: Grader) -> None:
-    grader.submit("mine", boxed("5"), "5", "stop")
-    assert grader.grade_many([(boxed("6"), "5", "stop")]) == [Grade("wrong", "6")]
+    grader.submit("mine", boxed("5"), Reference("5"), "stop")
+    assert grader.grade_many([(boxed("6"), Reference("5"), "stop")]) == [Grade("wrong", "6")]
     assert grader.results() == [("mine", Grade("correct", "5"))]
     assert grader.results() == grader.drain() == []
 
@@ -320,7 +338,7 @@ def test_every_key_comes_out_once_whatever_the_order(
     keyed = list(enumerate(answers))
     random.shuffle(keyed)  # type: ignore[attr-defined]
     for key, answer in keyed:
-        grader.submit(key, answer if answer == "no box" else boxed(answer), "2x", "stop")
+        grader.submit(key, answer if answer == "no box" else boxed(answer), Reference("2x"), "stop")
     assert sorted((key, grade.outcome) for key, grade in grader.drain()) == [  # type: ignore[type-var]
         (key, expected[answer]) for key, answer in enumerate(answers)
     ]
@@ -333,7 +351,7 @@ def test_every_key_comes_out_once_whatever_the_order(
     "reference", [r"\frac{1}{2}", "(1,2)", "50%", "东", "two words", "1e3", "18", r"\text{(C)}"]
 )
 def test_good_references(grader: Grader, reference: str) -> None:
-    check_reference(reference, grader)
+    check_reference(Reference(reference), grader)
 
 
 @pytest.mark.parametrize(
@@ -351,12 +369,12 @@ def test_good_references(grader: Grader, reference: str) -> None:
 )
 def test_bad_references(grader: Grader, reference: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        check_reference(reference, grader)
+        check_reference(Reference(reference), grader)
 
 
 def test_check_reference_opens_its_own_grader() -> None:
-    check_reference("5")
-    check_reference("2x")
+    check_reference(Reference("5"))
+    check_reference(Reference("2x"))
 
 
 # Where the workers come from
@@ -369,10 +387,10 @@ def test_workers_import_little_and_start_from_any_main_module(way: str, tmp_path
     program.write_text(
         "import sys\n"
         "print('imported', __name__)\n"
-        "from engine.answers import Grader\n"
+        "from engine.answers import Grader, Reference\n"
         "import psutil\n"
         "with Grader(workers=1, limit_s=30) as grader:\n"
-        "    print(grader.grade_many([(r'\\boxed{x+x}', '2x', 'stop')])[0].outcome)\n"
+        "    print(grader.grade_many([(r'\\boxed{x+x}', Reference('2x'), 'stop')])[0].outcome)\n"
         "    (worker,) = grader._alive\n"
         "    maps = {m.path for m in psutil.Process(worker.process.pid).memory_maps()}\n"
         "    print('torch' if any('/torch/' in path for path in maps) else 'no torch')\n"
@@ -397,11 +415,13 @@ def test_field_answers_equal_themselves(grader: Grader) -> None:
     lines = Path(folder, "dev_slices", "math500_20.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert grader.reference_problems([row["answer"] for row in rows]) == [None] * 20
-    grades = grader.grade_many([(row["solution"], row["answer"], None) for row in rows])
+    grades = grader.grade_many([(row["solution"], Reference(row["answer"]), None) for row in rows])
     assert {grade.outcome for grade in grades} == {"correct"}
     lines = Path(folder, "cjk", "mgsm_zh.jsonl").read_text(encoding="utf-8").splitlines()
     answers = [json.loads(line)["answer"] for line in lines]
-    grades = grader.grade_many([(f"所以一共是\\boxed{{{answer}元}}。", answer, None) for answer in answers])
+    grades = grader.grade_many(
+        [(f"所以一共是\\boxed{{{answer}元}}。", Reference(answer), None) for answer in answers]
+    )
     assert {grade.outcome for grade in grades} == {"correct"}
 
 
@@ -412,5 +432,5 @@ def test_field_model_outputs_are_graded_as_their_authors_graded_them(grader: Gra
     path = Path(folder, "dev_slices", "math500_instruct_outputs_20.jsonl")
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert {"code", "answer", "score"} <= set(rows[0])
-    grades = grader.grade_many([(row["code"][0], row["answer"], None) for row in rows])
+    grades = grader.grade_many([(row["code"][0], Reference(row["answer"]), None) for row in rows])
     assert [grade.outcome == "correct" for grade in grades] == [row["score"][0] for row in rows]

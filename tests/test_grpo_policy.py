@@ -95,6 +95,7 @@ def test_a_solution_is_rewarded_for_its_chunks_and_its_answer(tokens: Tokens):
             completion_ids=ids,
             problem=["1+2+3?"] * 4,
             reference=["6"] * 4,
+            verifier=["math"] * 4,
             trainer_state=SimpleNamespace(global_step=0),
             log_metric=logged.__setitem__,
             completions=texts,
@@ -117,6 +118,7 @@ def test_without_a_judge_only_the_outcome_counts_and_no_process_is_logged(tokens
             completion_ids=[[*tokens.encode(text), tokens.tokenizer.eos_token_id]],
             problem=["?"],
             reference=["6"],
+            verifier=["math"],
             trainer_state=SimpleNamespace(global_step=0),
             log_metric=logged.__setitem__,
         )

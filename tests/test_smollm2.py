@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.checkpoints import CARD, read_card
 from engine.errors import CheckpointError, TrainingError
 from engine.judge import parse_verdict
@@ -29,7 +29,7 @@ LINK = re.compile(r"(\d+) ([-+×]) (\d+) = (\d+)")
 def test_solutions_are_well_formed_chunks_with_right_arithmetic():
     problems = generate(200, 3, kinds=("word",), lengths=(2, 3, 4, 5))
     with Grader() as grader:
-        grades = grader.grade_many([(solution(p), p.answer, "stop") for p in problems])
+        grades = grader.grade_many([(solution(p), Reference(p.answer), "stop") for p in problems])
     assert {grade.outcome for grade in grades} == {"correct"}
     for problem in problems:
         text = solution(problem)

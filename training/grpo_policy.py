@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.checkpoints import resolve_checkpoint
 from engine.errors import TrainingError
 from engine.judge import load_prompt, render
@@ -21,6 +21,7 @@ from engine.llm.tokens import Tokens
 from engine.pipeline.flow import open_door
 from engine.pipeline.kept import once, own_folder
 from engine.pipeline.sampling import problem_ids
+from engine.verifiers import DEFAULT
 from training import core
 from training.callbacks import run_callback, step_of, trainer_state
 from training.grpo_judge import data_order
@@ -97,7 +98,12 @@ def _problems(ctx: RunContext[TrainPolicyRecipe]) -> list[dict[str, Any]]:
     """The run's problems, chosen once: problems that join the data set later do not change a resumed run."""
     ids = problem_ids(ctx)
     return [
-        {"problem_id": problem.id, "problem": problem.text, "reference": problem.answer}
+        {
+            "problem_id": problem.id,
+            "problem": problem.text,
+            "reference": problem.answer,
+            "verifier": Reference.of(problem.answer, problem.meta).verifier,
+        }
         for start in range(0, len(ids), PROBLEMS_A_BATCH)
         for problem in ctx.store.problems(ids=ids[start : start + PROBLEMS_A_BATCH])
     ]
@@ -109,7 +115,10 @@ def _fitting(
     """Problems with their prompts, those with too long ones left out, and how many. Raises TrainingError if none is left."""
     prompt, longest = load_prompt(ctx.recipe.prompt, needs=("problem",)), ctx.recipe.grpo.max_prompt_tokens
     tokens = Tokens.load(base)
-    prompted = [row | {"prompt": render(prompt, problem=row["problem"])} for row in rows]
+    # a run that began before there were verifiers wrote none down
+    prompted = [
+        {"verifier": DEFAULT} | row | {"prompt": render(prompt, problem=row["problem"])} for row in rows
+    ]
     kept = [row for row in prompted if len(tokens.encode(row["prompt"])) <= longest]
     if not kept:
         raise TrainingError(
@@ -157,7 +166,7 @@ def build_trainer(
     )
     batches = -(-grpo.steps // grpo.steps_per_batch)
     order = data_order([""] * len(problems), batches, grpo.prompts_per_batch, ctx.seed)
-    columns = ("prompt", "problem", "reference")
+    columns = ("prompt", "problem", "reference", "verifier")
     trainer = trainer_class(recipe.reward.level)(
         model=model,
         processing_class=tokenizer,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.answers import Grade, Grader
+from engine.answers import Grade, Grader, Reference, words
 from engine.chunks import Cut, cut_best
 from engine.judges import Judge, ToRead, scores_of
 from engine.segmentation import well_formed
@@ -70,13 +70,15 @@ class PolicyReward:
         completion_ids: Sequence[Sequence[int]],
         problem: Sequence[str],
         reference: Sequence[str],
+        verifier: Sequence[str],
         trainer_state: Any,
         log_metric: Callable[[str, float], None],
         **_: Any,
     ) -> list[float | None]:
-        """``completion_ids``, ``problem`` and ``reference`` have one entry a completion; TRL passes more."""
+        """``completion_ids``, ``problem``, ``reference`` and ``verifier`` have one entry a completion; TRL passes more."""
         texts = [self.tokens.decode(ids) for ids in completion_ids]
-        self.last = self._read(texts, completion_ids, problem, reference, trainer_state.global_step)
+        references = [Reference(*one) for one in zip(reference, verifier, strict=True)]
+        self.last = self._read(texts, completion_ids, problem, references, trainer_state.global_step)
         reward = self.setting.reward
         rewards = [
             None
@@ -90,8 +92,8 @@ class PolicyReward:
             if values:
                 log_metric(name, sum(values) / len(values))
         shown = [
-            f"answer {answer}: {read.grade.outcome}"
-            for answer, read in zip(reference, self.last, strict=True)
+            f"answer {words(one)}: {read.grade.outcome}"
+            for one, read in zip(references, self.last, strict=True)
         ]
         self.samples.add(trainer_state.global_step, prompts, texts, shown, [r or 0.0 for r in rewards])
         return rewards
@@ -101,7 +103,7 @@ class PolicyReward:
         texts: Sequence[str],
         completion_ids: Sequence[Sequence[int]],
         problems: Sequence[str],
-        references: Sequence[str],
+        references: Sequence[Reference],
         step: int,
     ) -> list[Read]:
         ends = ["stop" if ids and ids[-1] in self.setting.end_ids else "length" for ids in completion_ids]

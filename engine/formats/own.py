@@ -57,6 +57,7 @@ class OwnProblem:
     dataset: str | None
     text: str
     answer: str
+    verifier: str
     solutions: tuple[OwnSolution, ...]
 
 
@@ -78,7 +79,9 @@ def read_own(
                 yield found
             else:
                 solutions.append(found)
-        yield OwnProblem(problem.key, problem.dataset, problem.text, problem.answer, tuple(solutions))
+        yield OwnProblem(
+            problem.key, problem.dataset, problem.text, problem.answer, problem.verifier, tuple(solutions)
+        )
 
 
 def _given_solutions(fields: Mapping[str, Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.checkpoints import read_card, resolve_checkpoint
 from engine.errors import InputError
 from engine.evaluate.policy import Form, Solved, form_of, policy_figures
@@ -269,14 +269,15 @@ class _Solving:
         self.todo = [row["problem_id"] for row in chosen if row["problem_id"] not in done]
         self.pace = Pace(ctx, "solutions", len(done) * ctx.recipe.n, len(chosen) * ctx.recipe.n)
 
-    def requests(self) -> Iterator[tuple[Request, str]]:
+    def requests(self) -> Iterator[tuple[Request, Reference]]:
         sampling = self.ctx.recipe.draws.sampling()
         for start in range(0, len(self.todo), PROBLEMS_A_BATCH):
             for problem in self.ctx.store.problems(ids=self.todo[start : start + PROBLEMS_A_BATCH]):
                 ids = tuple(self.llm.encode(render(self.prompt, problem=problem.text)))
                 key = prefix_key(ids, self.llm.info.content_hash, sampling)
                 seed = base_seed(self.ctx.seed, key)
-                yield Request(str(problem.id), ids, self.ctx.recipe.n, seed, sampling), problem.answer
+                request = Request(str(problem.id), ids, self.ctx.recipe.n, seed, sampling)
+                yield request, Reference.of(problem.answer, problem.meta)
 
     def rows(self, graded: Graded) -> list[dict[str, Any]]:
         """One problem's solutions in one row: a problem is kept whole or not at all."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from engine.answers import Grade, Grader
+from engine.answers import Grade, Grader, Reference
 from engine.checkpoints import resolve_checkpoint
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Completion, Request
@@ -56,14 +56,14 @@ class _Waiting:
 
 
 def stream_graded(
-    llm: LLM, requests: Iterable[tuple[Request, str]], grader: Grader, stopping: Callable[[], bool]
+    llm: LLM, requests: Iterable[tuple[Request, Reference]], grader: Grader, stopping: Callable[[], bool]
 ) -> Iterator[Graded]:
-    """Serve (request, reference answer) pairs; yield each request once all its draws are graded.
+    """Serve (request, reference) pairs; yield each request once all its draws are graded.
 
     The grader works while the door does. When ``stopping`` turns true what is in flight is dropped; what was
     graded has been yielded.
     """
-    references: dict[str, str] = {}
+    references: dict[str, Reference] = {}
     waiting: dict[str, _Waiting] = {}
 
     def pull() -> Iterator[Request]:

@@ -10,12 +10,13 @@ from typing import Any
 
 from db.rows import NewChunk, NewProblem, NewTrajectory
 from db.store import Store
-from engine.answers import Grade, Grader
+from engine.answers import Grade, Grader, Reference
 from engine.chunks import rejoin
 from engine.errors import InputError
 from engine.formats.own import OwnProblem, OwnSolution, read_own
 from engine.formats.rows import Rejected
 from engine.pipeline.labelling import relabel
+from engine.verifiers import DEFAULT
 
 PROBLEMS_A_BATCH = 100
 
@@ -79,12 +80,15 @@ def _import_batch(
 ) -> None:
     report.rejected += [row for row in batch if isinstance(row, Rejected)]
     own = [row for row in batch if isinstance(row, OwnProblem)]
-    new = [NewProblem(override or row.dataset or default, row.key, row.text, row.answer) for row in own]
+    new = [
+        NewProblem(override or row.dataset or default, row.key, row.text, row.answer, _meta(row))
+        for row in own
+    ]
     added = store.add_problems(new, run_id=report.run_id, actor=actor)
     report.problems += len(added.added)
     report.known_problems += len(added.existing)
     solutions = [
-        (added.ids[problem.dataset, problem.key], row.answer, solution)
+        (added.ids[problem.dataset, problem.key], Reference(row.answer, row.verifier), solution)
         for problem, row in zip(new, own, strict=True)
         for solution in row.solutions
     ]
@@ -103,6 +107,10 @@ def _import_batch(
             report.outcomes[row.outcome] = report.outcomes.get(row.outcome, 0) + 1
         report.reviews += store.add_imported_reviews(stored.id, list(_reviews(solution)))
     relabel(store, [stored.id for stored in written if stored.new])
+
+
+def _meta(row: OwnProblem) -> dict[str, Any]:
+    return {} if row.verifier == DEFAULT else {"verifier": row.verifier}
 
 
 def _trajectory(problem_id: int, solution: OwnSolution, text: str, grade: Grade) -> NewTrajectory:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from db.rows import NewPrefix, NewRollout, StageTrajectory
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.judge import JudgePrompt, load_prompt, render
 from engine.llm.base import LLM, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
@@ -75,7 +75,7 @@ class Rolling:
         self._missing: dict[int, int] = {}
         self._finished: list[int] = []
 
-    def requests(self) -> Iterator[tuple[Request, str]]:
+    def requests(self) -> Iterator[tuple[Request, Reference]]:
         """(request, reference) for what each prefix still lacks, read from the store as the door asks for more."""
         pages = self.ctx.store.iterate_trajectories(
             **self.ctx.recipe.select.model_dump(), batch=TRAJECTORIES_A_BATCH
@@ -89,7 +89,7 @@ class Rolling:
         last = len(trajectory.chunks) + (trajectory.outcome == "truncated")
         return list(range(1, last))
 
-    def _requests_of(self, trajectories: list[StageTrajectory]) -> Iterator[tuple[Request, str]]:
+    def _requests_of(self, trajectories: list[StageTrajectory]) -> Iterator[tuple[Request, Reference]]:
         prefixes: dict[str, NewPrefix] = {}
         keys: dict[int, dict[int, str]] = {}
         for trajectory in trajectories:
@@ -159,7 +159,7 @@ class Rolling:
         stored: dict[int, Any],
         drawn: dict[int, int],
         sampled: dict[int, dict[str, int]],
-    ) -> Iterator[tuple[Request, str]]:
+    ) -> Iterator[tuple[Request, Reference]]:
         m = self.ctx.recipe.m
         self.expected += m * (len(self._places(trajectory)) - max(0, len(trajectory.chunks) - 1))
         for k, key in keys.items():
@@ -183,7 +183,8 @@ class Rolling:
             self.counts["prefixes"] += 1
             self._asked[key] = _Asked(prefix.id, have, request)
             self._wait(trajectory.id, prefix.id)
-            yield request, trajectory.reference
+            before = "".join(chunk.lead + chunk.text + chunk.close for chunk in trajectory.chunks[:k])
+            yield request, Reference(trajectory.reference, trajectory.verifier, before)
 
     def _wait(self, trajectory_id: int, prefix_id: int) -> None:
         if trajectory_id not in self._waiting[prefix_id]:

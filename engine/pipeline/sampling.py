@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from db.rows import NewChunk, NewPrefix, NewProblem, NewTrajectory, ProblemRow
-from engine.answers import Grade, Grader
+from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.judge import JudgePrompt, load_prompt, render
 from engine.llm.base import LLM, Completion, Request
@@ -75,7 +75,7 @@ class _Stage:
         self.prefix_ids: list[int] = []
         self._asked: dict[str, tuple[int, int, Request]] = {}
 
-    def requests(self, problem_ids: list[int]) -> Iterator[tuple[Request, str]]:
+    def requests(self, problem_ids: list[int]) -> Iterator[tuple[Request, Reference]]:
         """(request, reference) for what each problem still lacks, made as the door asks for it."""
         for start in range(0, len(problem_ids), PROBLEMS_A_BATCH):
             problems = self.ctx.store.problems(ids=problem_ids[start : start + PROBLEMS_A_BATCH])
@@ -93,7 +93,7 @@ class _Stage:
                 )
                 if request is not None:
                     self._asked[request.id] = (problem.id, prefix.id, request)
-                    yield request, problem.answer
+                    yield request, Reference.of(problem.answer, problem.meta)
 
     def _prefix(self, problem: ProblemRow) -> NewPrefix:
         ids = tuple(self.llm.encode(render(self.prompt, problem=problem.text)))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from engine.answers import Grade, Grader
+from engine.answers import Grade, Grader, Reference
 from engine.checkpoints import resolve_checkpoint
 from engine.evaluate.intervals import Counts, difference, measure
 from engine.judge import load_prompt, render
@@ -73,7 +73,7 @@ class _Stage:
         self.kept = Kept(folder / "search.jsonl")
         total = len(self.problem_ids) * ctx.recipe.n * (2 if ctx.recipe.plain else 1)
         self.pace = Pace(ctx, "solutions", len(self.kept.rows), total)
-        self._references: dict[int, str] = {}
+        self._references: dict[int, Reference] = {}
 
     def rows_of(self, arm: str) -> list[dict[str, Any]]:
         return [row for row in self.kept.rows if row["search"] == arm]
@@ -95,7 +95,7 @@ class _Stage:
         done = {(row["problem_id"], row["draw"]) for row in self.rows_of(arm)}
         for start in range(0, len(self.problem_ids), PROBLEMS_A_BATCH):
             for problem in self.ctx.store.problems(ids=self.problem_ids[start : start + PROBLEMS_A_BATCH]):
-                self._references[problem.id] = problem.answer
+                self._references[problem.id] = Reference.of(problem.answer, problem.meta)
                 ids = tuple(self.policy.encode(render(self.prompt, problem=problem.text)))
                 for draw in range(self.ctx.recipe.n):
                     if (problem.id, draw) not in done:

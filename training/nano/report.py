@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.judge import fill, load_prompt, parse_verdict, render
 from engine.labels import DEFAULT_RULES, REL_RATIO, label
@@ -93,7 +93,7 @@ def _solutions(
     ids = [tuple(llm.encode(render(prompt, problem=p.text))) for p in problems]
     drawn = _draw(llm, ids, n, seed, SAMPLED)
     rows = [(p, i, c) for p, i in zip(problems, ids, strict=True) for c in drawn[i]]
-    grades = grader.grade_many([(c.text, p.answer, c.finish_reason) for p, _, c in rows])
+    grades = grader.grade_many([(c.text, Reference(p.answer), c.finish_reason) for p, _, c in rows])
     solutions = []
     for (problem, prompt_ids, c), grade in zip(rows, grades, strict=True):
         cut, _ = cut_best(c.text, truncated=c.finish_reason == "length")
@@ -140,7 +140,7 @@ def _labelled(
     drawn = _draw(llm, answers, m, seed + 1, SAMPLED)
     values: dict[tuple[int, ...], Value] = {}
     for ids, completions in drawn.items():
-        grades = grader.grade_many([(c.text, answers[ids], c.finish_reason) for c in completions])
+        grades = grader.grade_many([(c.text, Reference(answers[ids]), c.finish_reason) for c in completions])
         outcomes = [grade.outcome for grade in grades]
         values[ids] = value_of({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
     judged = []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.answers import Grader
+from engine.answers import Grader, Reference
 from engine.evaluate.policy import Solved, form_of, policy_figures
 from engine.evaluate.stepwise import Judged, stepwise_accuracy
 from engine.judge import fill, load_prompt, parse_verdict, render
@@ -64,7 +64,9 @@ def _solve(llm: LLM, problems: Sequence[NanoProblem], n: int, seed: int) -> tupl
     tokens = sum(len(c.token_ids) for group in drawn for c in group)
     with Grader() as grader:
         rows = [(i, c) for i, group in enumerate(drawn) for c in group]
-        grades = grader.grade_many([(c.text, problems[i].answer, c.finish_reason) for i, c in rows])
+        grades = grader.grade_many(
+            [(c.text, Reference(problems[i].answer), c.finish_reason) for i, c in rows]
+        )
     solved = [
         Solved(i, grade.outcome, len(c.token_ids), form_of(c.text))
         for (i, c), grade in zip(rows, grades, strict=True)

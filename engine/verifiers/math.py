@@ -1,4 +1,4 @@
-"""Compares one answer with one reference: exactly for plain numbers, by math-verify for everything else.
+r"""Mathematics in the last ``\boxed{…}``: exactly for plain numbers, by math-verify for everything else.
 
 The hard time limit is in grader_process.py, the five outcomes and the cache are in answers.py.
 """
@@ -14,10 +14,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from engine.boxes import find_boxes
+from engine.boxes import find_boxes, last_box
 from engine.errors import GraderError, InputError
+from engine.verifiers.base import Comparison
 
-Comparison = Literal["correct", "wrong"]
+WHOLE = False
 
 CPU_LIMIT_S = 1.0
 """Processor seconds for one comparison. Not wall seconds, as math-verify's own limit has them: on a busy machine
@@ -78,7 +79,28 @@ def _number(text: str) -> _Number | None:
     return _Number(sign * Fraction(int(top), bottom), "exact") if bottom else None
 
 
-def compare_plain(answer: str, reference: str) -> Comparison | None:
+def extract(text: str) -> str | None:
+    """What the last box holds."""
+    return last_box(text)
+
+
+def kept(answer: str) -> str:
+    return answer
+
+
+def limit_s(reference: str, usual: float) -> float:
+    return usual
+
+
+def words(reference: str) -> str:
+    return reference
+
+
+def refusal() -> str | None:
+    return None
+
+
+def compare_here(answer: str, reference: str) -> Comparison | None:
     """Compare two plain numbers exactly; None where one is not plain, or where math-verify's rounding decides."""
     left, right = _number(clean(answer)), _number(clean(reference))
     if left is None or right is None:
@@ -102,7 +124,7 @@ def _cpu_limit(seconds: float) -> Iterator[None]:
     try:
         before = signal.signal(signal.SIGPROF, stop)
     except ValueError:
-        raise GraderError("grade_answer works in the main thread only; use a Grader elsewhere") from None
+        raise GraderError("comparing works in the main thread only; use a Grader elsewhere") from None
     signal.setitimer(signal.ITIMER_PROF, seconds, 0.2)
     try:
         yield
@@ -111,14 +133,14 @@ def _cpu_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def grade_answer(answer: str, reference: str) -> Comparison:
+def compare(answer: str, reference: str) -> Comparison:
     """Compare an answer (what a box holds) with the reference, in this process.
 
     For answers that we wrote, and in the main thread only (its limit is a signal, which some computations in C
     outlast): ``Grader`` is the way for all others. Raises InputError where the reference cannot be read, and
     GraderError where math-verify fails or does not finish.
     """
-    plain = compare_plain(answer, reference)
+    plain = compare_here(answer, reference)
     if plain is not None:
         return plain
     import math_verify
@@ -166,8 +188,8 @@ def reference_problem(reference: str) -> str | None:
     if not boxes or boxes[0].content != reference:
         return f"the answer {reference[:80]!r} has braces that do not match"
     try:
-        itself = grade_answer(reference, reference)
-        grade_answer("7919/104729", reference)  # it must also be cheap to tell from something else
+        itself = compare(reference, reference)
+        compare("7919/104729", reference)  # it must also be cheap to tell from something else
     except (GraderError, InputError):
         return f"the answer {reference[:80]!r} cannot be computed; give its value, as a number or in LaTeX"
     words_only = all(part.isalpha() for part in clean(reference).split())
