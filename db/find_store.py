@@ -55,25 +55,27 @@ _Position = tuple[Any, int]
 
 
 @dataclass(frozen=True)
-class ChunkPage:
-    """Rows, and the cursors of the pages beside it (None: there is none).
-
-    ``whole`` False: this page has fewer rows than asked for because the walk stopped, not because there are no more.
-    """
-
-    rows: list[FoundChunk]
-    next: str | None
-    previous: str | None
-    whole: bool
-
-
-@dataclass(frozen=True)
 class ChunkCount:
     """``n``: how many fit, counted up to one more than asked for. ``whole`` False: at least so many; not all were
     looked at."""
 
     n: int
     whole: bool
+
+
+@dataclass(frozen=True)
+class ChunkPage:
+    """Rows, and the cursors of the pages beside it (None: there is none).
+
+    ``whole`` False: this page has fewer rows than asked for because the walk stopped, not because there are no more.
+    ``count``: how many fit from its first row on, where that was asked for.
+    """
+
+    rows: list[FoundChunk]
+    next: str | None
+    previous: str | None
+    whole: bool
+    count: ChunkCount | None = None
 
 
 class FindStore(StoreBase):
@@ -88,9 +90,10 @@ class FindStore(StoreBase):
         backwards: bool = False,
         limit: int = 50,
         look: int | None = LOOK,
+        count: int = 0,
     ) -> ChunkPage:
         """One page. ``cursor`` is a page's ``next`` (or its ``previous``, with ``backwards``); ``look`` None: walk on
-        until the page is full.
+        until the page is full. ``count``: count on the same walk up to one more than so many.
 
         Raises CursorError for a cursor that belongs to another filter or order, or to none.
         """
@@ -98,7 +101,8 @@ class FindStore(StoreBase):
         position = _decode(cursor, where, sort) if cursor else None
         with self.read() as db:
             search = _Search(db, self.viewer, where, order, backwards)
-            found, stopped = search.take(position, limit + 1, look)
+            found, stopped = search.take(position, max(limit, count) + 1, look)
+            counted = ChunkCount(len(found), whole=stopped is None) if count else None
             more, found = len(found) > limit, found[:limit]
             ahead = found[-1] if more else stopped
             ends = [found[0] if found else None, ahead]
@@ -108,9 +112,10 @@ class FindStore(StoreBase):
             rows = found_chunks(db, where, [id_ for _, id_ in found])
         came_from = position is not None
         previous, following = (_encode(end, where, sort) if end else None for end in ends)
+        whole = more or stopped is None
         if backwards:
-            return ChunkPage(rows, following if came_from else None, previous, whole=stopped is None)
-        return ChunkPage(rows, following, previous if came_from else None, whole=stopped is None)
+            return ChunkPage(rows, following if came_from else None, previous, whole, counted)
+        return ChunkPage(rows, following, previous if came_from else None, whole, counted)
 
     def count_chunks(
         self, where: ChunkFilter, *, sort: str = "newest", stop: int = 1000, look: int | None = LOOK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -329,6 +330,17 @@ def test_a_walk_that_stops_says_so_and_goes_on(
 def test_counts_stop(many: Store) -> None:
     assert many.count_chunks(ALL, stop=10).n == 11
     assert many.count_chunks(ALL).n == 140
+
+
+@pytest.mark.parametrize("sort", ["newest", "drop", "certain"])
+@pytest.mark.parametrize("limit", [3, 200])
+def test_a_page_that_counts_on_its_way_is_the_same_page(many: Store, sort: str, limit: int) -> None:
+    plain = many.find_chunks(ALL, sort=sort, limit=limit)
+    for stop in (2, 10, 1000):
+        counted = many.find_chunks(ALL, sort=sort, limit=limit, count=stop)
+        n = many.count_chunks(ALL, sort=sort, stop=max(stop, limit)).n
+        assert counted == dataclasses.replace(plain, count=db.find_store.ChunkCount(n, whole=True))
+    assert plain.count is None
 
 
 def test_an_export_walks_through_all_pages(many: Store, everything: list[FoundChunk]) -> None:

@@ -21,7 +21,7 @@ from app.widgets.safe_text import escape_line, visible
 from db.chunk_filter import ChunkFilter
 from db.errors import CursorError
 from db.find_rows import FoundChunk
-from db.find_store import LOOK, ChunkCount, ChunkPage
+from db.find_store import LOOK, ChunkPage
 
 PAGE = 50
 EXCERPT = 220
@@ -62,6 +62,7 @@ def _list(asked: Asked) -> None:
             cursor=asked.after or asked.before,
             backwards=asked.before is not None,
             limit=PAGE,
+            count=0 if asked.after or asked.before else COUNTED,
         )
     except CursorError as error:
         st.error(escape_line(str(error), limit=300), icon=":material/link_off:")
@@ -92,15 +93,9 @@ def _list(asked: Asked) -> None:
 
 
 def _counted(asked: Asked, found: ChunkPage) -> str:
-    """How many fit. A page that holds them all, or that could not be filled, has counted already."""
+    """How many fit: the first page counted them on its way."""
     here = len(found.rows)
-    alone = not asked.after and not asked.before
-    if alone and found.next is None:
-        count = ChunkCount(here, whole=True)
-    elif alone and not found.whole:
-        count = ChunkCount(here, whole=False)
-    else:
-        count = get_store().count_chunks(_where(asked), sort=asked.sort, stop=COUNTED)
+    count = found.count or get_store().count_chunks(_where(asked), sort=asked.sort, stop=COUNTED)
     total = (
         f"{COUNTED:,}+" if count.n > COUNTED else f"{count.n:,}" if count.whole else f"at least {count.n:,}"
     )
