@@ -170,6 +170,7 @@ def rule_figure(
             yref="y3 domain",
             text="no reviewed chunk has a label here",
             showarrow=False,
+            bgcolor=palette().paper,
         )
     return figure
 
