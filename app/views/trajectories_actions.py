@@ -86,10 +86,6 @@ def _actions(
         key="find-export",
         help=f"One JSON object a row, all rows of this list in this order, {MOST_ROWS:,} at most",
     )
-    if left := get_store().left_out(siblings=name == "solutions"):
-        st.caption(
-            f":material/visibility_off: {left.words}, whether they fit or not; the file's last line says so."
-        )
     if owner:
         for kind, (label, icon) in RUNS.items():
             st.button(
@@ -101,6 +97,10 @@ def _actions(
                 args=(kind, ids),
                 help=f"A run on the solutions that fit, the first {MOST_SOLUTIONS} of this order at most; its form comes first",
             )
+    if left := get_store().left_out(siblings=name == "solutions"):
+        st.caption(
+            f":material/visibility_off: {left.words}, whether they fit or not; the file's last line says so."
+        )
 
 
 def _start(kind: str, ids: Callable[[], list[int]]) -> None:
