@@ -17,17 +17,19 @@ from db.blind import all_hidden, hidden, hidden_chunks, hidden_query, is_blind, 
 from db.rows import StageTrajectory
 from db.session import batches
 from db.stages_store import StagesStore
+from db.stops_store import Stop, StopsStore
 from db.tables import Chunk, Judgment, Problem, Trajectory
 
 
 @dataclass(frozen=True)
 class ChunkInputs:
-    """One chunk's inputs: outcome counts of the prefix that ends with it."""
+    """One chunk's inputs: outcome counts of the prefix that ends with it, and its stop, if a thrifty run left one."""
 
     chunk_id: int
     idx: int
     prefix_id: int | None
     counts: dict[str, int]
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class LabelInputs:
     """Everything a trajectory's values follow from.
 
     ``sample_counts``: outcomes of the solutions sampled from its prefix 0, itself counted if ``is_own_sample``;
-    ``first_counts``: outcomes of rollouts of prefix 0.
+    ``first_counts``: outcomes of rollouts of prefix 0, ``first_stop`` its stop.
     """
 
     trajectory_id: int
@@ -44,6 +46,7 @@ class LabelInputs:
     sample_counts: dict[str, int]
     first_counts: dict[str, int]
     chunks: tuple[ChunkInputs, ...]
+    first_stop: Stop | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class LeftOut:
         return {"left_out": {"trajectories": self.trajectories, "chunks": self.chunks, "why": why}}
 
 
-class SelectionStore(StagesStore):
+class SelectionStore(StagesStore, StopsStore):
     """Reads in batches: memory holds the ids of a selection and one batch of it.
 
     A selection leaves out what a blind queue hides from the viewer; a run's reads have no viewer.
@@ -166,9 +169,8 @@ class SelectionStore(StagesStore):
                 for row in db.execute(parts.where(Chunk.trajectory_id.in_(part)).order_by(Chunk.idx)):
                     chunks[row.trajectory_id].append(row)
         firsts = {row.first for row in heads.values() if row.first is not None}
-        counts = self.outcome_counts(
-            firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id}
-        )
+        wanted = firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id}
+        counts, stops = self.outcome_counts(wanted), self.stops(wanted)
         samples = self.sample_counts(firsts)
         return [
             LabelInputs(
@@ -178,8 +180,10 @@ class SelectionStore(StagesStore):
                 sample_counts=samples.get(heads[i].first, {}),
                 first_counts=counts.get(heads[i].first, {}),
                 chunks=tuple(
-                    ChunkInputs(c.id, c.idx, c.prefix_id, counts.get(c.prefix_id, {})) for c in chunks[i]
+                    ChunkInputs(c.id, c.idx, c.prefix_id, counts.get(c.prefix_id, {}), stops.get(c.prefix_id))
+                    for c in chunks[i]
                 ),
+                first_stop=stops.get(heads[i].first),
             )
             for i in trajectory_ids
             if i in heads

@@ -27,6 +27,7 @@ from db.tables import (
     Judgment,
     Metric,
     Prefix,
+    PrefixStop,
     Problem,
     Review,
     Rollout,
@@ -89,6 +90,7 @@ def _queries(datasets: Sequence[str] | None) -> dict[str, Select[Any]]:
         select(Prefix.run_id).where(Prefix.id.in_(prefixes)),
         select(Trajectory.run_id).where(Trajectory.id.in_(trajectories)),
         select(Rollout.run_id).where(Rollout.prefix_id.in_(prefixes)),
+        select(PrefixStop.run_id).where(PrefixStop.prefix_id.in_(prefixes)),
         select(Judge.run_id).where(Judge.id.in_(judges)),
         select(Judgment.run_id).where(Judgment.chunk_id.in_(chunks)),
     ).subquery()
@@ -99,6 +101,7 @@ def _queries(datasets: Sequence[str] | None) -> dict[str, Select[Any]]:
         Metric: Metric.run_id.in_(used),
         Problem: Problem.id.in_(problems),
         Prefix: Prefix.id.in_(prefixes),
+        PrefixStop: PrefixStop.prefix_id.in_(prefixes),
         Trajectory: Trajectory.id.in_(trajectories),
         TrajectoryText: TrajectoryText.trajectory_id.in_(trajectories),
         Chunk: Chunk.id.in_(chunks),

@@ -35,6 +35,7 @@ TABLES = (
     "metrics",
     "problems",
     "prefixes",
+    "prefix_stops",
     "trajectories",
     "trajectory_texts",
     "chunks",
@@ -51,6 +52,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "metrics": ("run_id", "name", "step"),
     "problems": ("dataset", "key"),
     "prefixes": ("key",),
+    "prefix_stops": ("prefix_id",),
     "trajectories": ("problem_id", "prefix_id", "draw", "import_key"),
     "trajectory_texts": ("trajectory_id",),
     "chunks": ("trajectory_id", "idx"),
@@ -128,6 +130,7 @@ class _Loader:
         self.ids: dict[str, dict[int, int]] = {name: {} for name in TABLES}
         self.delta = Delta()
         self.datasets: dict[int, str] = {}
+        self.fresh_prefixes: set[int] = set()
         self.positions: dict[int, int] = {}
         self.owners: dict[int, int] = {}
         self.changed: set[int] = set()
@@ -142,6 +145,8 @@ class _Loader:
         ]
         if name != "rollout_texts":  # a rollout that is stored already has its text
             self.loaded.left_out += len(rows) - len(pairs)
+        if name == "prefix_stops":  # a prefix that the store holds is stopped there or not
+            pairs = [pair for pair in pairs if pair[1]["prefix_id"] in self.fresh_prefixes]
         if name == "reviews":
             for old, values in pairs:
                 self._add_review(old, values)
@@ -285,6 +290,8 @@ class _Loader:
             self.positions[id_], self.owners[id_] = values["idx"], values["trajectory_id"]
         if not new:
             return
+        if name == "prefixes" and id_ is not None:
+            self.fresh_prefixes.add(id_)
         if name == "problems":
             self.delta.add("problems/dataset", values["dataset"])
         elif name == "trajectories":

@@ -3,8 +3,9 @@
     store = open_store("sqlite:///stepwiser.db")
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
-labels_store, judges_store, reviews_store, drafts_store, imported_reviews, people_store, queues_store, totals; what
-pages read: reads_list, reads_trajectory, find_store, saved_searches; what a blind queue hides from whom: blind.
+stops_store, labels_store, judges_store, reviews_store, drafts_store, imported_reviews, people_store, queues_store,
+totals; what pages read: reads_list, reads_trajectory, find_store, saved_searches; what a blind queue hides from
+whom: blind.
 Not: the schema's version (migrate), copies (snapshot), checks (check).
 """
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.labels import ABS_Q, Rule, fresh_draws, plus_thresholds
+from engine.labels import ABS_Q, Rule, fresh_draws, label, plus_thresholds
 from engine.values import Value
 
 
 @dataclass(frozen=True)
 class GridLabels:
-    """One rule on all pairs: ``sign`` 1 for +, -1 for -, 0 for no label; ``confidence`` in 0..1, NaN without a label."""
+    """One rule on all pairs: ``sign`` 1 for +, -1 for -, 0 for no label; ``confidence`` in 0..1, NaN without a label
+    and beside a stopped value."""
 
     sign: NDArray[np.int8]
     confidence: NDArray[np.float64]
@@ -34,6 +35,7 @@ class LabelGrid:
         self.size = len(pairs)
         self._both: dict[tuple[int, int], _Block] = {}
         self._after: dict[tuple[int, int], _Block] = {}
+        self._stopped = [(i, *pair) for i, pair in enumerate(pairs) if pair[0].left or pair[1].left]
         places: dict[tuple[int, int], list[int]] = {}
         for place, (before, after) in enumerate(pairs):
             if after.known and before.known:
@@ -60,6 +62,9 @@ class LabelGrid:
             of_plus = np.minimum(1.0, chance[block.before, block.after])
             sign[block.places] = np.where(positive, 1, -1)
             confidence[block.places] = np.where(positive, of_plus, 1 - of_plus)
+        for place, before, after in self._stopped:
+            given = label(rule, before, after)
+            sign[place] = 0 if given is None else 1 if given == "+" else -1
         return GridLabels(sign, confidence)
 
 

@@ -110,12 +110,35 @@ def _plain(value: Fraction | int) -> str:
 def label(rule: Rule, before: Value, after: Value) -> Label | None:
     """The rule's label of the chunk between two values; None where a value that the rule reads is unknown.
 
-    abs-q reads only the value after the chunk.
+    abs-q reads only the value after the chunk. A stopped value that names this very rule is known as far as the rule
+    needs it: the label is given if it is the same for every outcome of the draws that were spared.
     """
     q_before, q_after = before.q, after.q
-    if q_after is None or (q_before is None and rule.name != "abs-q"):
+    if rule.name == "abs-q":
+        q_before, before = Fraction(0), Value(exact=False)
+    if q_before is None or q_after is None:
+        return _decided(rule, before, after)
+    return "+" if _positive(rule, q_before, q_after) else "-"
+
+
+def _decided(rule: Rule, before: Value, after: Value) -> Label | None:
+    """The label beside a stopped value: every rule is monotone, so two extremes speak for all that lies between.
+
+    Any other rule gives none, even where chance has decided it: what chance decides is not a fair sample.
+    """
+    of_before, of_after = _between(rule, before), _between(rule, after)
+    if of_before is None or of_after is None:
         return None
-    return "+" if _positive(rule, q_before or Fraction(0), q_after) else "-"
+    if _positive(rule, of_before[1], of_after[0]):
+        return "+"
+    return None if _positive(rule, of_before[0], of_after[1]) else "-"
+
+
+def _between(rule: Rule, value: Value) -> tuple[Fraction, Fraction] | None:
+    """Least and greatest that the value can turn out to be, where the rule may speak of it at all."""
+    if value.q is not None:
+        return value.q, value.q
+    return value.bounds if not value.errors and str(rule) in value.decided else None
 
 
 def _positive(rule: Rule, q_before: Fraction, q_after: Fraction) -> bool:
@@ -154,7 +177,8 @@ def flip_alpha(before: Value, after: Value, n: int) -> Fraction | None:
 
 
 def confidence(rule: Rule, before: Value, after: Value) -> float | None:
-    """Probability that fresh draws of the same size would give the same label; None where there is no label.
+    """Probability that fresh draws of the same size would give the same label; None without a label or beside a
+    stopped value, whose size nobody knows.
 
     Each value is taken as Beta(1/2 + k, 1/2 + n - k), so that fresh successes are beta-binomial; the two are
     independent and an exact value stays as it is. A sum over all outcomes, no simulation.
@@ -164,6 +188,8 @@ def confidence(rule: Rule, before: Value, after: Value) -> float | None:
         return None
     if rule.name == "abs-q":
         before = Value(exact=False)  # not read by the rule, and so of no influence
+    if before.left or after.left:
+        return None
     positive = _chance_of_plus(rule, *_counts(before), *_counts(after))
     return positive if given == "+" else 1 - positive
 

@@ -22,7 +22,8 @@ class Value:
 
     ``exact`` True or False is the grade of the finished solution (value 1 or 0) and has no rollouts. ``left``: draws
     that were spared because the labels asked for could no longer change; such a stopped estimate has bounds and an
-    interval and no point value. Raises InputError on counts that cannot be.
+    interval and no point value. ``decided``: texts of the rules that it was stopped under: their labels beside it are
+    known all the same (``engine.labels.label``). Raises InputError on counts that cannot be.
     """
 
     successes: int = 0
@@ -30,6 +31,7 @@ class Value:
     errors: int = 0
     exact: bool | None = None
     left: int = 0
+    decided: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.successes <= self.n or self.errors < 0 or self.left < 0:
@@ -72,12 +74,12 @@ class Value:
     def bounds(self) -> tuple[Fraction, Fraction] | None:
         """The least and the greatest that k / n can become once every draw is made and graded.
 
-        Equal where the value is known without errors; None where nothing was drawn.
+        Equal where the value is known without errors; None where nothing was drawn and nothing was spared.
         """
         if self.exact is not None:
             return Fraction(int(self.exact)), Fraction(int(self.exact))
         total, open_ = self.n + self.errors + self.left, self.errors + self.left
-        if not self.n + self.errors:
+        if not total:
             return None
         return Fraction(self.successes, total), Fraction(self.successes + open_, total)
 
@@ -95,7 +97,7 @@ def _jeffreys(k: int, n: int, level: float) -> tuple[float, float]:
     return low, high
 
 
-def value_of(outcome_counts: Mapping[str, int]) -> Value:
+def value_of(outcome_counts: Mapping[str, int], left: int = 0, decided: tuple[str, ...] = ()) -> Value:
     """Value of a prefix from how often each outcome was drawn. Raises InputError on an unknown outcome."""
     if unknown := set(outcome_counts) - {*COUNTED, "error"}:
         raise InputError(f"unknown outcome {sorted(unknown)[0]!r}; there are {', '.join(COUNTED)} and error")
@@ -103,6 +105,8 @@ def value_of(outcome_counts: Mapping[str, int]) -> Value:
         successes=outcome_counts.get("correct", 0),
         n=sum(outcome_counts.get(outcome, 0) for outcome in COUNTED),
         errors=outcome_counts.get("error", 0),
+        left=left,
+        decided=decided if left else (),
     )
 
 

@@ -144,6 +144,7 @@ SILENT: dict[str, Read] = {
     "count_selection": lambda s, x: s.count_selection(),
     "datasets": lambda s, x: s.datasets(),
     "disputes": lambda s, x: s.disputes(),
+    "stops": lambda s, x: s.stops([x.inner]),
     "draws_done": lambda s, x: s.draws_done([x.inner]),
     "excerpts": lambda s, x: s.excerpts(x.chunks),
     "guidelines": lambda s, x: s.guidelines(x.queue),

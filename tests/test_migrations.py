@@ -18,6 +18,7 @@ from db.connect import connect
 from db.errors import StoreOutdatedError, StoreReadOnlyError
 from db.migrate import CONFIGURE, alembic_config, check_current, current_revision, head_revision, upgrade
 from db.rows import Label
+from db.stops_store import Stop
 from db.store import Store, open_store
 from db.tables import Base
 from tests.store_world import BACKENDS, add_problem, filled, fresh_store, fresh_url
@@ -126,6 +127,33 @@ def test_a_store_of_the_release_before_keeps_its_rows(url: str):
     assert list(store.metrics(1)) == ["loss"]
     child = store.create_run("sample", {}, "ann", parent_id=1)
     assert [r.id for r in store.children(1)] == [child]
+
+
+def test_a_store_before_thrift_keeps_its_values_and_learns_of_stops(url: str, tmp_path: Path):
+    engine = connect(url)
+    with engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "0003")
+    assert "prefix_stops" not in inspect(engine).get_table_names()
+    with fresh_store("sqlite", tmp_path) as now:
+        ids = filled(now)
+        with now.read() as source, engine.begin() as target:
+            for name in (
+                "runs",
+                "problems",
+                "prefixes",
+                "trajectories",
+                "trajectory_texts",
+                "chunks",
+                "rollouts",
+            ):
+                table = Base.metadata.tables[name]
+                target.execute(insert(table), [dict(row._mapping) for row in source.execute(select(table))])
+        expected = now.label_inputs([ids["sampled"]])
+    assert upgrade(engine) == ("0003", head_revision())
+    store = Store(engine)
+    assert store.label_inputs([ids["sampled"]]) == expected
+    store.put_stops([ids["inner"]], 32, ["abs-q"], run_id=ids["run"])
+    assert store.stops([ids["inner"]]) == {ids["inner"]: Stop(32, ("abs-q",))}
 
 
 def test_caches_and_totals_of_a_store_of_the_release_before_are_filled(url: str, tmp_path: Path):

@@ -49,6 +49,20 @@ class Prefix(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
 
 
+class PrefixStop(Base):
+    """A prefix that a thrifty run draws towards ``m``, and the rules whose labels around it are decided already.
+
+    It is stopped while its draws in a row are fewer than ``m``: then it has bounds and no point value. Changed by
+    runs: another ``m`` replaces it, the same ``m`` adds rules.
+    """
+
+    __tablename__ = "prefix_stops"
+    prefix_id: Mapped[int] = mapped_column(ForeignKey("prefixes.id"), primary_key=True)
+    m: Mapped[int]
+    rules: Mapped[list[str]] = mapped_column(JSON, default=list)
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
+
+
 _FILTERS = ("problem_id", "policy", "outcome", "run_id")
 
 

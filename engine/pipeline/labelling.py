@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from db.rows import Label
 from db.selections import LabelInputs
+from db.stops_store import Stop
 from db.store import Store
 from engine.labels import label_row
-from engine.values import UNKNOWN, Value, leave_one_out, terminal_value, value_of
+from engine.values import Value, leave_one_out, terminal_value, value_of
 
 TRAJECTORIES_A_BATCH = 200
 
@@ -34,17 +35,26 @@ def prefix_values(inputs: LabelInputs) -> list[Value]:
     Prefix 0 is the pass rate of the sampled solutions (without this one, if it is one of them), else its rollouts;
     the last is the trajectory's grade, and unknown for a truncated one unless it was rolled out.
     """
-    first = UNKNOWN
     if inputs.sample_counts:
-        first = value_of(inputs.sample_counts)
-        if inputs.is_own_sample:
-            first = leave_one_out(first, inputs.outcome)
-    elif inputs.first_counts:
-        first = value_of(inputs.first_counts)
-    values = [first, *(value_of(chunk.counts) if chunk.counts else UNKNOWN for chunk in inputs.chunks)]
+        first = sampled_value(inputs.sample_counts, inputs.outcome if inputs.is_own_sample else None)
+    else:
+        first = drawn_value(inputs.first_counts, inputs.first_stop)
+    values = [first, *(drawn_value(chunk.counts, chunk.stop) for chunk in inputs.chunks)]
     if inputs.chunks and inputs.outcome != "truncated":
         values[-1] = terminal_value(inputs.outcome)
     return values
+
+
+def sampled_value(sample_counts: Mapping[str, int], own: str | None) -> Value:
+    """Value of the bare problem from its sampled solutions; ``own``: outcome of the one that is left out."""
+    value = value_of(sample_counts)
+    return value if own is None else leave_one_out(value, own)
+
+
+def drawn_value(counts: Mapping[str, int], stop: Stop | None) -> Value:
+    """Value of a rolled-out prefix: stopped while there are fewer draws than its stop wanted."""
+    left = max(0, stop.m - sum(counts.values())) if stop else 0
+    return value_of(counts, left, stop.rules if stop else ())
 
 
 def chunk_values(inputs: LabelInputs) -> list[tuple[Value, Value]]:
