@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from app.bench.annotation.side import READING_MS, timed
+from app.bench.annotation.side import READING_MS, seen, timed
 from app.bench.annotation.tasks import ASKED, Task
 from app.bench.pages import free_port
 from app.launcher import LaunchError
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 START_S = 600
 """Its first start makes its database, which takes minutes on a small machine."""
 EMAIL = "bench@example.com"
+SUBMIT = "() => document.querySelector('button[aria-label=\"Submit current annotation\"]') !== null"
+MARK = "document.body.textContent.match(/item-\\d{5}/)?.[0]"
+NEXT = f"before => {{ const now = {MARK}; return now && now !== before; }}"
 CONFIG = """<View>
   <Header value="Problem"/><Text name="problem" value="$problem"/>
   <Header value="So far"/><Text name="history" value="$history"/>
@@ -112,32 +115,30 @@ class LabelStudio:
     def show_list(self, page: Page) -> float:
         def show() -> None:
             page.goto(f"{self.url}/projects/{self.project}/data")
-            page.locator(".lsf-table-row").first.wait_for()
+            seen(page, "() => document.querySelector('.lsf-table-row')?.innerText.trim()")
 
         return timed(show)
 
     def open_item(self, page: Page) -> float:
         def show() -> None:
             page.locator(".lsf-table-row").nth(3).click(position={"x": 200, "y": 10})
-            page.get_by_role("button", name="Submit current annotation").wait_for()
+            seen(page, SUBMIT)
 
         return timed(show)
 
     def answer(self, page: Page, count: int) -> list[float]:
         page.goto(f"{self.url}/projects/{self.project}/data?labeling=1")
-        submit = page.get_by_role("button", name="Submit current annotation")
-        submit.wait_for()
+        seen(page, SUBMIT)
         seconds = []
         for number in range(count):
             page.wait_for_timeout(READING_MS)
-            mark = page.get_by_text("item-").first.inner_text()
+            mark = page.evaluate(MARK)
             page.keyboard.press("1" if number % 2 else "3")
 
             def go(before: str = mark) -> None:
                 page.keyboard.press("Control+Enter")
-                page.get_by_text(before, exact=True).wait_for(state="detached")
-                page.get_by_text("item-").first.wait_for()
-                submit.wait_for()
+                seen(page, NEXT, before)
+                seen(page, SUBMIT)
 
             seconds.append(timed(go))
         return seconds

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.bench.annotation.side import READING_MS, timed
+from app.bench.annotation.side import READING_MS, seen, timed
 from app.bench.annotation.tasks import ASKED, Task
 from app.bench.pages import drawn, served
 from app.launcher import LaunchError
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 QUEUE = "side by side"
 MARK = re.compile(r"item-\d{5}")
+ROW = """() => [...document.querySelectorAll("*")].some(node =>
+    node.shadowRoot?.querySelector('a[aria-label^="Trajectory "]'))"""
+SOLUTION = "() => /stamps|added/.test(document.querySelector('.st-key-selected-text')?.textContent)"
+NEXT = """before => {
+    const now = document.querySelector('.st-key-item-chunk')?.textContent.match(/item-\\d{5}/);
+    return now && now[0] !== before; }"""
 
 
 class Workbench:
@@ -79,16 +85,14 @@ class Workbench:
     def show_list(self, page: Page) -> float:
         def show() -> None:
             page.goto(f"{self.url}/trajectories")
-            page.get_by_role("link", name=re.compile(r"^Trajectory \d+")).first.wait_for()
+            seen(page, ROW)
 
         return timed(show)
 
     def open_item(self, page: Page) -> float:
         def show() -> None:
             page.get_by_role("link", name=re.compile(r"^Trajectory \d+")).nth(3).click()
-            page.locator(".st-key-selected-text").get_by_text("stamps").or_(
-                page.locator(".st-key-selected-text").get_by_text("added")
-            ).first.wait_for()
+            seen(page, SOLUTION)
 
         return timed(show)
 
@@ -104,8 +108,7 @@ class Workbench:
 
             def go(key: str = "1" if number % 2 else "3", before: str = before) -> None:
                 page.keyboard.press(key)
-                chunk.get_by_text(before).wait_for(state="detached")
-                chunk.get_by_text(MARK).wait_for()
+                seen(page, NEXT, before)
 
             seconds.append(timed(go))
             drawn(page)

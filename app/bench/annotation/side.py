@@ -49,6 +49,15 @@ class Side(Protocol):
         """End its processes."""
 
 
+EVERY_MS = 10
+"""Playwright's own waits look again after up to half a second, which would be measured too."""
+
+
+def seen(page: Page, script: str, before: str | None = None) -> None:
+    """Wait until ``script``, JavaScript given ``before``, is true."""
+    page.wait_for_function(script, arg=before, polling=EVERY_MS)
+
+
 def timed(do: Callable[[], object]) -> float:
     start = time.perf_counter()
     do()
