@@ -105,7 +105,8 @@ def _import_batch(
         if stored.new:
             report.trajectories += 1
             report.outcomes[row.outcome] = report.outcomes.get(row.outcome, 0) + 1
-        report.reviews += store.add_imported_reviews(stored.id, list(_reviews(solution)))
+        if reviews := list(_reviews(solution)):
+            report.reviews += store.add_imported_reviews(stored.id, reviews)
     relabel(store, [stored.id for stored in written if stored.new])
 
 
