@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import random
+import shutil
+import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from db.rows import Label, NewChunk, NewJudgment, NewPrefix, NewProblem, NewRollout, NewTrajectory
-from db.store import Store, open_store
+from db.store import Store
 from engine.chunks import cut_best
 from engine.labels import label_row
 from engine.values import Value, leave_one_out, terminal_value, value_of
+from tests.store_world import new_store
 
 M = 16
 HOSTILE = (
@@ -250,8 +255,18 @@ def _judgment(judge: int, chunk: int, draw: int, text: str, sharp: bool) -> NewJ
 
 def filled_store(folder: Path) -> tuple[str, Filled]:
     """A new SQLite store in ``folder`` with all of it; returns its URL and the ids."""
-    url = f"sqlite:///{folder / 'stepwiser.db'}"
-    store = open_store(url, migrate=True)
+    path = folder / "stepwiser.db"
+    made, filled = _made()
+    shutil.copy(made, path)
+    return f"sqlite:///{path}", filled
+
+
+@lru_cache(maxsize=1)
+def _made() -> tuple[Path, Filled]:
+    """Written once a process, then copied."""
+    path = Path(tempfile.mkdtemp(prefix="stepwiser-filled-")) / "stepwiser.db"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    store = new_store(path)
     filled = fill(store)
     store.close()
-    return url, filled
+    return path, filled

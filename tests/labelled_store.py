@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from db.rows import NewChunk, NewPrefix, NewProblem, NewRollout, NewTrajectory
-from db.store import Store, open_store
+from db.store import Store
+from tests.store_world import new_store
 
 
 def store_with(folder: Path, successes: Sequence[tuple[int, int]]) -> tuple[Store, list[int]]:
     """A problem a pair, each with one imported solution of three chunks; the pair: right rollouts of 16 after the
     first and the second chunk. Returns the store and all chunk ids in order."""
-    store = open_store(f"sqlite:///{folder / 'store.db'}", migrate=True)
+    store = new_store(folder / "store.db")
     run = store.start_run("rollout", {"kind": "rollout", "seed": 0}, "ada", pid=1)
     problems = [NewProblem("d", f"p{i}", f"Problem {i}?", "1") for i in range(len(successes))]
     ids = store.add_problems(problems, run_id=run, actor="ada").ids

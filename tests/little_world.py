@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from db.rows import NewProblem
-from db.store import Store, open_store
+from db.store import Store
 from engine.llm.scripted import ScriptedLLM, oldest_first
 from engine.recipes import Draws, JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, Selection
 from engine.runs import RunContext
+from tests.store_world import new_store
 
 DATASET = "little"
 
 
 def open_little(folder: Path, problems: int = 3) -> Store:
     """A store with problems ``1+2+3`` and so on."""
-    store = open_store(f"sqlite:///{folder / 'little.db'}", migrate=True)
+    store = new_store(folder / "little.db")
     rows = [
         NewProblem(DATASET, f"p{i}", f"{i}+{i + 1}+{i + 2}", str(3 * i + 3)) for i in range(1, problems + 1)
     ]

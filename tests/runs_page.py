@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,10 @@ from streamlit.testing.v1 import AppTest
 from app.kinds import resolve_recipe
 from app.settings import get_settings
 from app.widgets.safe_text import JOINER
-from db.store import Store, open_store
+from db.store import Store
+from tests.page_support import Open, components, page_at
+from tests.store_world import new_store
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
 LAYERS = {
     "embed_tokens.weight": (10, 4),
     "q_proj.weight": (4, 4),
@@ -48,7 +48,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setenv("STEPWISER_STALLED_AFTER_S", "300")  # a busy machine may take long to draw a page
     get_settings.cache_clear()
     make_checkpoint(tmp_path / "checkpoints" / "tiny")
-    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}", migrate=True)
+    store = new_store(tmp_path / "runs.db")
     yield store
     store.close()
     get_settings.cache_clear()
@@ -57,11 +57,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 @pytest.fixture
 def open_at(store: Store) -> Open:
     def run(**address: str) -> AppTest:
-        app = AppTest.from_file(MAIN, default_timeout=60).run()
-        app.switch_page("views/runs.py")
-        for name, value in address.items():
-            app.query_params[name] = value
-        return app.run()
+        return page_at("runs", address).run()
 
     return run
 
@@ -93,18 +89,13 @@ def run_to(
     return run_id
 
 
-def button(app: AppTest, label: str):  # type: ignore[no-untyped-def]
-    return next(b for b in app.button if b.label == label)
-
-
 def labels(app: AppTest) -> list[str]:
     return [b.label for b in app.button]
 
 
 def tables(app: AppTest) -> list[dict]:  # type: ignore[type-arg]
     """What the row tables on the page were given."""
-    given = [json.loads(one.proto.json) for one in app.get("bidi_component") if one.proto.json]
-    return [one.get("data", one) for one in given]
+    return [one.get("data", one) for one in components(app)]
 
 
 def cells(app: AppTest, label: str) -> list[list[object]]:

@@ -61,14 +61,19 @@ def _empty_database() -> Path:
     return path
 
 
+def new_store(path: Path) -> Store:
+    """An empty SQLite store at the current schema. Migrated once, then copied: most of a small test's time."""
+    shutil.copy(_empty_database(), path)
+    return open_store(f"sqlite:///{path}")
+
+
 @contextmanager
 def fresh_store(backend: str, folder: Path) -> Iterator[Store]:
     """An empty store at the current schema."""
     template = _empty_on_server() if backend == "postgresql" else ""
     with fresh_url(backend, folder, template) as url:
-        if backend == "sqlite":  # migrated once, then copied: most of a small test's time
-            shutil.copy(_empty_database(), make_url(url).database or "")
-        store = open_store(url, migrate=True)
+        sqlite = backend == "sqlite"
+        store = new_store(Path(make_url(url).database or "")) if sqlite else open_store(url, migrate=True)
         try:
             yield store
         finally:

@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from db.queue_rows import NewQueue
 from db.rows import ReviewDetails
 from db.store import Store, open_store
-from tests.raters_store import Raters, fill_raters
+from tests.page_support import Open, RatedWorld, keyed, pages, rated, words
 from tests.store_world import add_problem, add_trajectory
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
-World = tuple[Store, str, Raters]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('adjudication') / 'stepwiser.db'}"
-    store = open_store(url, migrate=True)
-    yield store, url, fill_raters(store)
-    store.close()
+__all__ = ["pages", "rated"]
 
 
 @pytest.fixture
-def open_at(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Open]:
-    def run(url: str = world[1], actor: str = "rosa", **address: object) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        monkeypatch.setenv("STEPWISER_ACTOR", actor)
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/adjudication.py")
-        for name, value in address.items():
-            app.query_params[name] = str(value)
-        return app.run()
+def open_at(rated: RatedWorld, pages: Open) -> Open:
+    def run(url: str = rated[1], actor: str = "rosa", **address: object) -> AppTest:
+        return pages("adjudication", url, address, actor)
 
-    yield run
-    get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    parts = (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.info)
-    return "\n".join(str(element.value) for element in parts)
-
-
-def button(app: AppTest, prefix: str):  # type: ignore[no-untyped-def]
-    return next(b for b in app.button if b.key and b.key.startswith(prefix))
+    return run
 
 
 def asked(app: AppTest, name: str) -> str:
@@ -69,8 +38,8 @@ def disputed_chunk(store: Store, **details: object) -> int:
     return chunks[1]
 
 
-def test_who_said_what_and_why_and_no_label_until_it_is_decided(open_at: Open, world: World) -> None:
-    store, _, _ = world
+def test_who_said_what_and_why_and_no_label_until_it_is_decided(open_at: Open, rated: RatedWorld) -> None:
+    store, _, _ = rated
     chunk = disputed_chunk(store, span_start=0, span_end=4, correction="step 2", flag="flag")
     app = open_at(chunk=chunk)
     said = words(app)
@@ -78,7 +47,7 @@ def test_who_said_what_and_why_and_no_label_until_it_is_decided(open_at: Open, w
     assert "<b>" not in said and "error: `step`" in said and "flagged" in said
     assert "no label" in said and "reviewers disagree" in said
     app.text_area[0].set_value("bob is right: see the carry").run()
-    button(app, "verdict-error-").click().run()
+    keyed(app, "verdict-error-").click().run()
     words(app)
     step = store.history(chunk)[-1]
     assert (step.review.kind, step.review.verdict, step.review.actor) == ("adjudication", -1, "rosa")
@@ -88,43 +57,43 @@ def test_who_said_what_and_why_and_no_label_until_it_is_decided(open_at: Open, w
     assert "decided by adjudication" in said and "label −" in said and "**rosa** decided" in said
     assert f"You decided chunk {chunk}" in said
     app = open_at()  # after a reload, on another chunk: the last decision can still be taken back
-    button(app, "adjudication-undo").click().run()
+    keyed(app, "adjudication-undo").click().run()
     assert asked(app, "chunk") == str(chunk)
     assert "reviewers disagree" in words(app)
     assert [row.review.kind for row in store.history(chunk)] == ["review", "review", "adjudication", "undo"]
 
 
-def test_the_first_disagreement_opens_and_the_others_follow(open_at: Open, world: World) -> None:
-    store, _, raters = world
+def test_the_first_disagreement_opens_and_the_others_follow(open_at: Open, rated: RatedWorld) -> None:
+    store, _, raters = rated
     assert {row.chunk_id for row in store.disputes()} >= set(raters.disputed)
     app = open_at(queue=raters.queue)
     trajectory, idx = raters.place_of[min(raters.disputed)]
     assert f"**Chunk {idx}** of 4 of trajectory {trajectory}" in words(app)
     assert f"**{len(raters.disputed)}** chunks on which people disagree" in words(app)
-    button(app, "adjudication-next").click().run()
+    keyed(app, "adjudication-next").click().run()
     assert asked(app, "chunk") == str(sorted(raters.disputed)[1])
     assert asked(app, "queue") == str(raters.queue)
-    button(app, "adjudication-previous").click().run()
+    keyed(app, "adjudication-previous").click().run()
     assert asked(app, "chunk") == str(min(raters.disputed))
 
 
-def test_a_decision_is_refused_where_somebody_spoke_meanwhile(open_at: Open, world: World) -> None:
-    store, _, _ = world
+def test_a_decision_is_refused_where_somebody_spoke_meanwhile(open_at: Open, rated: RatedWorld) -> None:
+    store, _, _ = rated
     chunk = disputed_chunk(store)
     app = open_at(chunk=chunk)
     app.text_area[0].set_value("half a reason").run()
     store.undo(f"u{chunk}", "bob", chunk)
-    button(app, "verdict-sound-").click().run()
+    keyed(app, "verdict-sound-").click().run()
     said = words(app)
     assert "somebody spoke about this chunk since you opened it" in said
     assert not [row for row in store.history(chunk) if row.review.kind == "adjudication"]
     assert app.text_area[0].value == "half a reason"  # nothing typed is lost
-    button(app, "verdict-sound-").click().run()  # looked at again
+    keyed(app, "verdict-sound-").click().run()  # looked at again
     assert [row.review.verdict for row in store.history(chunk) if row.review.kind == "adjudication"] == [1]
 
 
-def test_only_owners_decide(open_at: Open, world: World) -> None:
-    store, _, _ = world
+def test_only_owners_decide(open_at: Open, rated: RatedWorld) -> None:
+    store, _, _ = rated
     chunk = disputed_chunk(store)
     for role in ("annotator", "reader"):
         store.set_role(f"an {role}", role, "ann")
@@ -133,8 +102,8 @@ def test_only_owners_decide(open_at: Open, world: World) -> None:
         assert not [b for b in app.button if b.key and b.key.startswith("verdict-")]
 
 
-def test_blind_reviewers_are_shown_nothing_and_decide_nothing(open_at: Open, world: World) -> None:
-    store, _, _ = world
+def test_blind_reviewers_are_shown_nothing_and_decide_nothing(open_at: Open, rated: RatedWorld) -> None:
+    store, _, _ = rated
     chunk = disputed_chunk(store)
     queue = store.make_queue(
         NewQueue(f"blind {chunk}", chunk_ids=[chunk], blind=True, reviews_per_item=3), "ann"

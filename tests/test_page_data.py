@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,13 @@ from db.store import Store, open_store
 from engine.recipes import Selection
 from tests.browser_support import LiveApp, open_page
 from tests.labelled_store import store_with
+from tests.page_support import Open, button, page_at, table_rows, words
 from training.parts import LabelFilter
 from training.sets import BuildSetRecipe, freeze, preview, read_rows, sweep
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
 PAIRS = [(14, 15), (2, 14), (16, 1), (15, 3), (12, 16), (1, 1), (9, 2), (16, 16)]
 HOSTILE = "# Heading ![x](https://evil.example/x.png) <img src=https://evil.example/y.png>"
 FILE = (
@@ -64,21 +63,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     get_settings.cache_clear()
 
     def run(**address: str) -> AppTest:
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/data.py")
-        for name, value in address.items():
-            app.query_params[name] = value
-        return app.run()
+        return page_at("data", address).run()
 
     yield World(store, tmp_path, chunks, run)
     store.close()
     get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    parts = (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.text, *app.code)
-    return "\n".join(str(element.value) for element in parts)
 
 
 def outside_code(app: AppTest) -> str:
@@ -94,17 +83,8 @@ def metrics(app: AppTest) -> dict[str, str]:
     return {metric.label: metric.value for metric in app.metric}
 
 
-def tables(app: AppTest) -> dict[str, list[dict[str, Any]]]:
-    found = [json.loads(table.proto.json) for table in app.get("bidi_component")]
-    return {table["label"]: table["rows"] for table in found if "rows" in table}
-
-
 def links(app: AppTest) -> dict[str, str]:
     return {link.label: link.proto.query_string for link in app.get("page_link")}
-
-
-def button(app: AppTest, label: str) -> Any:
-    return next(b for b in app.button if b.label == label)
 
 
 def small_recipe(**labels: Any) -> BuildSetRecipe:
@@ -235,10 +215,7 @@ def test_an_empty_store_says_what_to_run(tmp_path: Path, monkeypatch: pytest.Mon
     get_settings.cache_clear()
     open_store(f"sqlite:///{tmp_path / 'empty.db'}", migrate=True).close()
     for tab in ("sets", "thresholds", "export"):
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/data.py")
-        app.query_params["tab"] = tab
-        text = words(app.run())
+        text = words(page_at("data", {"tab": tab}).run())
         assert "Nothing to label yet" in text or "the store is empty" in text.lower(), tab
     get_settings.cache_clear()
 
@@ -263,7 +240,7 @@ def test_a_bad_address_is_named(world: World, address: dict[str, str], said: str
 def test_a_frozen_set_is_listed_and_explained(world: World) -> None:
     freeze_one(world)
     app = world.open()
-    [row] = tables(app)["Training sets"]
+    [row] = table_rows(app)["Training sets"]
     assert row["href"] == "/data?set=first"
     assert row["cells"][2:4] == ["4", "2"]
     assert row["cells"][5] == "2 of 6"
@@ -328,7 +305,7 @@ def test_agreement_with_reviews_is_shown_with_its_interval_and_taken_over(world:
     said = f"{found.share:.0%} [{found.low:.0%}, {found.high:.0%}], n = {found.n} chunks of {found.problems} problems"
     assert f"agreement with people {said}" in words(app)
     assert said in charts(app)[0]
-    rows = {row["id"]: row for row in tables(app)["Rules"]}
+    rows = {row["id"]: row for row in table_rows(app)["Rules"]}
     assert rows["rel-ratio:gamma=0.6"]["cells"][5] == said
     assert rows["rel-ratio:gamma=0.8"]["cells"][1][-1]["text"] == "default"
     button(app, "Take it into the builder").click().run()

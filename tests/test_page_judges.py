@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,56 +9,27 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from app.views.judges_raters import figure_text
-from db.store import Store, open_store
+from db.store import open_store
 from engine.evaluate.agreement import among_many, between_two
 from engine.evaluate.bootstrap import Figure
 from engine.evaluate.paired import Case, compare
-from tests.raters_store import Raters, fill_raters
+from tests.page_support import Open, RatedWorld, components, pages, rated, words
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Raters]]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('judges') / 'stepwiser.db'}"
-    store = open_store(url, migrate=True)
-    yield store, url, fill_raters(store)
-    store.close()
+__all__ = ["pages", "rated"]
 
 
 @pytest.fixture
-def open_at(
-    world: tuple[Store, str, Raters], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Open]:
-    def run(url: str = world[1], actor: str = "rosa", **address: object) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        monkeypatch.setenv("STEPWISER_ACTOR", actor)
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/judges.py")
-        for name, value in address.items():
-            app.query_params[name] = str(value)
-        return app.run()
+def open_at(rated: RatedWorld, pages: Open) -> Open:
+    def run(url: str = rated[1], actor: str = "rosa", **address: object) -> AppTest:
+        return pages("judges", url, address, actor)
 
-    yield run
-    get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    parts = (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.info)
-    return "\n".join(str(element.value) for element in parts)
+    return run
 
 
 def tables(app: AppTest) -> dict[str, dict[str, Any]]:
     """Every table and matrix of the page by its label."""
-    assert not app.exception, app.exception[0].message
-    found = [json.loads(part.proto.json) for part in app.get("bidi_component")]
-    return {part["label"]: part for part in found if "label" in part}
+    return {part["label"]: part for part in components(app) if "label" in part}
 
 
 def rows(app: AppTest, label: str) -> dict[str, list[Any]]:
@@ -68,8 +37,8 @@ def rows(app: AppTest, label: str) -> dict[str, list[Any]]:
     return {row["cells"][0]: row["cells"][1:] for row in tables(app)[label]["rows"]}
 
 
-def test_people_judges_rules_and_queues_at_a_glance(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    _, _, raters = world
+def test_people_judges_rules_and_queues_at_a_glance(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
     app = open_at(view="agreement")
     people = [who for who in raters.said if who.startswith("person:")]
     units = [
@@ -105,8 +74,8 @@ def test_people_judges_rules_and_queues_at_a_glance(open_at: Open, world: tuple[
     assert "<i>" not in words(app)
 
 
-def test_two_raters_in_full_by_place_and_cell(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    _, _, raters = world
+def test_two_raters_in_full_by_place_and_cell(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
     a, b = "person:ada", f"judge:{raters.judges[0]}"
     given = raters.pairs(a, b)
     app = open_at(view="agreement", a=a, b=b)
@@ -135,15 +104,15 @@ def test_two_raters_in_full_by_place_and_cell(open_at: Open, world: tuple[Store,
     ]
 
 
-def test_a_queue_narrows_agreement_to_its_answers(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    app = open_at(view="agreement", queue=world[2].queue)
+def test_a_queue_narrows_agreement_to_its_answers(open_at: Open, rated: RatedWorld) -> None:
+    app = open_at(view="agreement", queue=rated[2].queue)
     facts = rows(app, "Agreement among people")
     assert "2 people" in facts["Counted"][0]  # cyd reviewed outside the queue
     assert list(rows(app, "Pairs of people")) == ["ada × bob"]
 
 
-def test_two_judges_paired(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    _, _, raters = world
+def test_two_judges_paired(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
     for kind, ids in (("judge", raters.judges), ("run", raters.runs)):
         a, b = (f"{kind}:{i}" for i in ids)
         app = open_at(view="compare", a=a, b=b, against="rule:rel-ratio")
@@ -172,8 +141,8 @@ def test_two_judges_paired(open_at: Open, world: tuple[Store, str, Raters]) -> N
             assert sorted(int(r["id"]) for r in tables(listed)["Chunks"]["rows"]) == sorted(wanted)
 
 
-def test_a_chunk_opens_with_both_rationales(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    _, _, raters = world
+def test_a_chunk_opens_with_both_rationales(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
     chunk = raters.chunks[0]
     a, b = (f"judge:{i}" for i in raters.judges)
     app = open_at(view="compare", a=a, b=b, against="rule:rel-ratio", chunk=chunk)
@@ -186,8 +155,8 @@ def test_a_chunk_opens_with_both_rationales(open_at: Open, world: tuple[Store, s
     assert "There is no chunk 99999" in words(open_at(view="compare", a=a, b=b, chunk=99999))
 
 
-def test_judges_stand_side_by_side(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    _, _, raters = world
+def test_judges_stand_side_by_side(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
     app = open_at(against="rule:rel-ratio")
     truth, said = raters.said["rule:rel-ratio"], raters.said[f"judge:{raters.judges[1]}"]
     both = [c for c in raters.chunks if c in truth and c in said]
@@ -227,8 +196,8 @@ def test_an_empty_store_says_what_to_do(open_at: Open, tmp_path: Path) -> None:
     assert "Nothing to compare yet" in words(open_at(url, view="compare"))
 
 
-def test_a_queue_is_made_of_the_list_by_owners_only(open_at: Open, world: tuple[Store, str, Raters]) -> None:
-    store, _, raters = world
+def test_a_queue_is_made_of_the_list_by_owners_only(open_at: Open, rated: RatedWorld) -> None:
+    store, _, raters = rated
     a, b = "person:ada", "person:bob"
     app = open_at(view="agreement", a=a, b=b, cell="+-")
     wanted = [c for c, x, y in raters.pairs(a, b) if (x, y) == ("+", "-")]

@@ -2,70 +2,41 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from app.views.overview_labels import POSITIONS, lost_rows
 from app.views.overview_people import differing, placed
 from db.queues_store import NewQueue
-from db.store import Store, open_store
-from tests.filled_store import Filled, filled_store
+from db.store import open_store
+from tests.filled_store import filled_store
+from tests.page_support import FilledWorld, Open, filled, pages, table_rows, words
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
-    url, ids = filled_store(tmp_path_factory.mktemp("overview"))
-    store = open_store(url)
-    yield store, url, ids
-    store.close()
+__all__ = ["filled", "pages"]
 
 
 @pytest.fixture
-def open_at(
-    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Open]:
+def open_at(filled: FilledWorld, pages: Open) -> Open:
     def run(url: str = filled[1], **address: str) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=60)
-        for name, value in address.items():
-            app.query_params[name] = value
-        app.run()
+        app = pages("overview", url, address)
         assert not app.exception, app.exception[0].message
         return app
 
-    yield run
-    get_settings.cache_clear()
+    return run
 
 
-def words(app: AppTest) -> str:
-    return "\n".join(str(e.value) for e in (*app.markdown, *app.caption))
-
-
-def tables(app: AppTest) -> dict[str, list[dict[str, object]]]:
-    found = [json.loads(table.proto.json) for table in app.get("bidi_component")]
-    return {table["label"]: table["rows"] for table in found if "rows" in table}
-
-
-def test_counts_are_those_of_the_store(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_counts_are_those_of_the_store(open_at: Open, filled: FilledWorld) -> None:
     store = filled[0]
     app = open_at()
     shown = {metric.label.lower(): metric.value for metric in app.metric}
     assert {name: int(shown[name].replace(",", "")) for name in store.counts()} == store.counts()
     assert store.counts()["rollouts"] > 0
-    assert {row["id"] for row in tables(app)["Data sets"]} == set(store.datasets())
+    assert {row["id"] for row in table_rows(app)["Data sets"]} == set(store.datasets())
 
 
-def test_the_pictures_have_their_numbers_in_words(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_the_pictures_have_their_numbers_in_words(open_at: Open, filled: FilledWorld) -> None:
     store = filled[0]
     pictures = [chart.proto.alt for chart in open_at().get("plotly_chart")]
     balance = next(text for text in pictures if text.startswith("abs-q"))
@@ -75,14 +46,12 @@ def test_the_pictures_have_their_numbers_in_words(open_at: Open, filled: tuple[S
     assert any(text.startswith("solutions: ") and "rollouts: " in text for text in pictures)
 
 
-def test_runs_that_are_alive_are_listed_with_progress(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_runs_that_are_alive_are_listed_with_progress(open_at: Open, filled: FilledWorld) -> None:
     store = filled[0]
     assert "No run is alive" in words(open_at())
     run = store.start_run("rollout", {"kind": "rollout"}, "ada", pid=1)
     store.heartbeat(run, done=5, total=20, unit="rollouts", message="busy")
-    [row] = tables(open_at())["Runs alive"]
+    [row] = table_rows(open_at())["Runs alive"]
     assert row["href"] == f"/runs?run={run}"
     assert row["cells"][3]["share"] == 0.25  # type: ignore[index]
     store.finish_run(run, "done", result={})
@@ -99,7 +68,7 @@ def test_an_empty_store_says_what_to_press(open_at: Open, tmp_path: Path) -> Non
 
 
 def test_thresholds_are_read_off_and_lead_to_where_they_are_chosen(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     app = open_at()
     store = filled[0]
@@ -110,7 +79,7 @@ def test_thresholds_are_read_off_and_lead_to_where_they_are_chosen(
 
 
 def test_a_judge_stands_against_a_rule_and_the_address_keeps_the_choice(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     store, _, ids = filled
     app = open_at()

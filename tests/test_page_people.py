@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,12 @@ from streamlit.testing.v1 import AppTest
 from app.settings import get_settings
 from app.widgets.safe_text import JOINER
 from db.store import Store
+from tests.page_support import Open, page_at
 from tests.store_world import add_problem, add_trajectory, fresh_store
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
 AUTH = {"redirect_uri": "http://localhost/oauth2callback"}
 GRACE = {"is_logged_in": True, "sub": "17", "iss": "https://login.example.org", "name": "Grace"}
 SIGNS_AS = "17 @ https://login.example.org"
-Open = Callable[..., AppTest]
 
 
 @pytest.fixture
@@ -36,14 +35,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 @pytest.fixture
 def open_at(store: Store) -> Open:
     def run(user: dict[str, object] | None = None, **address: str) -> AppTest:
-        app = AppTest.from_file(MAIN, default_timeout=60)
+        app = page_at("people", address)
         if user:
             app.secrets["auth"] = AUTH
             app.user = user
-        app.run()
-        app.switch_page("views/people.py")
-        for name, value in address.items():
-            app.query_params[name] = value
         app.run()
         assert not app.exception, app.exception[0].message
         return app

@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from app.views.queue_new import known_items
 from db.errors import StoreValueError
 from db.queues_store import NewQueue
-from db.store import Store, open_store
-from tests.filled_store import Filled, filled_store
+from db.store import Store
+from tests.page_support import FilledWorld, Open, filled, keyed, pages, words
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
-    url, ids = filled_store(tmp_path_factory.mktemp("queue"))
-    store = open_store(url)
-    yield store, url, ids
-    store.close()
+__all__ = ["filled", "pages"]
 
 
 @pytest.fixture
-def open_at(
-    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Open]:
+def open_at(filled: FilledWorld, pages: Open) -> Open:
     """Opens the page at an address, as ``actor``."""
 
     def run(actor: str = "rosa", **address: object) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", filled[1])
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        monkeypatch.setenv("STEPWISER_ACTOR", actor)
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/queue.py")
-        for name, value in address.items():
-            app.query_params[name] = str(value)
-        return app.run()
+        return pages("queue", filled[1], address, actor)
 
-    yield run
-    get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    return "\n".join(
-        str(e.value) for e in (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.info)
-    )
+    return run
 
 
 def press(app: AppTest, start: str) -> AppTest:
-    return next(b for b in app.button if b.key and b.key.startswith(start)).click().run()
+    return keyed(app, start).click().run()
 
 
 def chunks(store: Store, trajectory: int) -> list[int]:
@@ -68,9 +37,7 @@ def make(store: Store, name: str, trajectory: int, **more: object) -> int:
     return store.make_queue(NewQueue(name, **(values | more)), "rosa")  # type: ignore[arg-type]
 
 
-def test_a_queue_is_made_from_the_filter_in_the_address_and_shown(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_a_queue_is_made_from_the_filter_in_the_address_and_shown(open_at: Open, filled: FilledWorld) -> None:
     store = filled[0]
     app = open_at(new=1, dataset="handwritten", chunks_max=5)
     said = words(app)
@@ -92,7 +59,7 @@ def test_a_queue_is_made_from_the_filter_in_the_address_and_shown(
 
 
 def test_an_answer_is_stored_with_all_it_says_and_the_next_item_stands_there(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     store, _, ids = filled
     trajectory = ids.sampled[5]
@@ -117,7 +84,7 @@ def test_an_answer_is_stored_with_all_it_says_and_the_next_item_stands_there(
     assert [step.review.kind for step in store.history(chunks(store, trajectory)[0])] == ["review", "undo"]
 
 
-def test_a_press_for_another_card_is_refused(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_press_for_another_card_is_refused(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     queue = make(store, "Stale", ids.sampled[6])
     app = open_at(queue=queue, work=1)
@@ -127,7 +94,7 @@ def test_a_press_for_another_card_is_refused(open_at: Open, filled: tuple[Store,
     assert not store.history(chunks(store, ids.sampled[6])[0])
 
 
-def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     trajectory = ids.sampled[7]
     queue = make(store, "First error", trajectory, mode="first-error")
@@ -149,9 +116,7 @@ def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: tuple[Stor
     assert store.draft("rosa", chunks(store, trajectory)[2])[1]["flag"] == "flag"
 
 
-def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     queue = make(store, "Judges erred here", ids.sampled[1], blind=True)
     open_ = make(store, "Not blind", ids.sampled[0])
@@ -160,7 +125,7 @@ def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(
     assert "nano&#45;judge" in words(open_at(queue=open_, work=1))
 
 
-def test_guidelines_get_versions(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_guidelines_get_versions(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     queue = make(store, "Told", ids.sampled[8], guidelines="Old.")
     app = open_at(queue=queue)
@@ -187,14 +152,14 @@ def test_guidelines_get_versions(open_at: Open, filled: tuple[Store, str, Filled
     ],
 )
 def test_addresses_that_name_nothing(
-    open_at: Open, filled: tuple[Store, str, Filled], address: dict[str, object], message: str
+    open_at: Open, filled: FilledWorld, address: dict[str, object], message: str
 ) -> None:
     if not filled[0].queues():
         make(filled[0], "Any", filled[2].sampled[9])
     assert message in words(open_at(**address))
 
 
-def test_a_reader_looks_on(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_reader_looks_on(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     queue = make(store, "To look at", ids.sampled[10])
     store.set_role("lena", "reader", "rosa")

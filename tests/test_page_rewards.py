@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from app.views.rewards_group import Group, ScoredChunk, Solution, Source, read_group
 from app.views.rewards_words import sentences, sum_pays_for_chunks, telescopes, telling_solution
 from app.widgets.reward_rows import mark, signed
@@ -19,53 +16,29 @@ from db.rows import NewChunk, NewJudgment, NewPrefix, NewProblem, NewTrajectory
 from db.store import Store, open_store
 from engine.pipeline.labelling import chunk_values
 from tests.browser_support import LiveApp, open_page, settled
-from tests.filled_store import Filled, filled_store
+from tests.filled_store import Filled
+from tests.page_support import FilledWorld, Open, filled, pages, table_rows, words
 from training.process_rewards import Scored, dense_and_sparse
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
+__all__ = ["filled", "pages"]
+
 HOSTILE = "# Heading ![x](https://evil.example/x.png) <img src=https://evil.example/y.png onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
-    url, ids = filled_store(tmp_path_factory.mktemp("rewards"))
-    store = open_store(url)
-    yield store, url, ids
-    store.close()
-
-
 @pytest.fixture
-def open_at(
-    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Open]:
+def open_at(filled: FilledWorld, pages: Open) -> Open:
     def run(url: str = filled[1], **address: str) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=120).run()
-        app.switch_page("views/rewards.py")
-        for name, value in address.items():
-            app.query_params[name] = value
-        return app.run()
+        return pages("rewards", url, address)
 
-    yield run
-    get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    parts = (*app.title, *app.markdown, *app.caption, *app.error, *app.warning, *app.text, *app.code)
-    return "\n".join(str(element.value) for element in parts)
+    return run
 
 
 def drawn(app: AppTest) -> dict[str, list[dict[str, Any]]]:
     """The rows of each picture by the beginning of its label."""
-    found = [json.loads(part.proto.json) for part in app.get("bidi_component")]
-    return {part["label"].split(" ")[0]: part["rows"] for part in found if "rows" in part}
+    return {label.split(" ")[0]: rows for label, rows in table_rows(app).items()}
 
 
 def numbers(row: dict[str, Any]) -> list[str]:
@@ -86,7 +59,7 @@ def q_differences(store: Store, ids: Filled) -> list[Scored]:
     return group
 
 
-def test_the_bars_are_the_trainers_numbers(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_the_bars_are_the_trainers_numbers(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     right, recovered, wrong = ids.sampled[:3]
     pictures = drawn(open_at())
@@ -107,7 +80,7 @@ def test_the_bars_are_the_trainers_numbers(open_at: Open, filled: tuple[Store, s
     ]
 
 
-def test_a_whole_solution_gets_its_mixed_advantage(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_whole_solution_gets_its_mixed_advantage(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     expected = dense_and_sparse(q_differences(store, ids), aggregation="min", outcome_weight=0.25)
     rows = drawn(open_at(level="solution", how="min", w="0.25"))["Dense"]
@@ -116,7 +89,7 @@ def test_a_whole_solution_gets_its_mixed_advantage(open_at: Open, filled: tuple[
         assert by_id[str(trajectory)] == [said(expected.mixed_advantages[place])] * 4
 
 
-def test_a_judges_votes_are_scores_too(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_judges_votes_are_scores_too(open_at: Open, filled: FilledWorld) -> None:
     _, _, ids = filled
     app = open_at(scores=str(ids.judges[0]), solution=str(ids.sampled[2]))
     rows = drawn(app)["Solution"]
@@ -125,7 +98,7 @@ def test_a_judges_votes_are_scores_too(open_at: Open, filled: tuple[Store, str, 
     assert app.selectbox(key="rewards-scores").value == str(ids.judges[0])
 
 
-def test_the_sentences_name_what_is_shown(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_the_sentences_name_what_is_shown(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     expected = dense_and_sparse(q_differences(store, ids), outcome_weight=0.0)
     text = words(open_at())
@@ -167,7 +140,7 @@ def test_a_bad_address_is_named(open_at: Open, address: dict[str, str], expected
     assert expected in words(open_at(**address))
 
 
-def test_a_problem_without_scores_says_what_to_run(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_a_problem_without_scores_says_what_to_run(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     view = store.trajectory_view(ids.human)
     assert view is not None
@@ -185,7 +158,7 @@ def test_an_empty_store_says_what_to_run(open_at: Open, tmp_path: Path) -> None:
     assert {"Start a run", "Train a policy"} <= {link.label for link in app.get("page_link")}
 
 
-def test_the_guards_of_a_policy_run_are_drawn(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_the_guards_of_a_policy_run_are_drawn(open_at: Open, filled: FilledWorld) -> None:
     store, _, _ = filled
     run = store.start_run("train-policy", {"kind": "train-policy"}, "ada", pid=1)
     store.add_metrics(run, [("guards/chunks", 1, 4.0), ("guards/chunks", 2, 9.0), ("loss", 1, 0.1)])

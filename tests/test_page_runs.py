@@ -15,7 +15,8 @@ from app.views.runs_detail import log_tail
 from db.rows import NewRunSample
 from db.store import Store
 from db.tables import Run, utc_now
-from tests.runs_page import Open, button, cells, field, labels, open_at, queue, run_to, store, words
+from tests.page_support import Open, button
+from tests.runs_page import cells, field, labels, open_at, queue, run_to, store, words
 
 __all__ = ["open_at", "store"]
 

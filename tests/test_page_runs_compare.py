@@ -8,7 +8,8 @@ import pytest
 
 from app.views.runs_compare import differing
 from db.store import Store
-from tests.runs_page import Open, button, cells, field, make_checkpoint, open_at, run_to, store, words
+from tests.page_support import Open, button
+from tests.runs_page import cells, field, make_checkpoint, open_at, run_to, store, words
 
 __all__ = ["open_at", "store"]
 

@@ -17,7 +17,8 @@ from app.views.runs_form import Form, is_switch
 from app.widgets.run_words import kind_groups
 from db.store import Store
 from engine.errors import RecipeError
-from tests.runs_page import Open, button, field, open_at, queue, run_to, store, widgets, words
+from tests.page_support import Open, button
+from tests.runs_page import field, open_at, queue, run_to, store, widgets, words
 from training.sets.frozen import freeze
 
 __all__ = ["open_at", "store"]

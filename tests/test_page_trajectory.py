@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.settings import get_settings
 from app.views.trajectory_shown import page_start
 from db.queue_rows import NewQueue
 from db.rows import NewJudgment
-from db.store import Store, open_store
-from tests.filled_store import Filled, filled_store
+from db.store import open_store
+from tests.filled_store import filled_store
+from tests.page_support import FilledWorld, Open, filled, keyed, pages, words
 
-MAIN = str(Path(__file__).parent.parent / "app" / "main.py")
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str, Filled]]:
-    url, ids = filled_store(tmp_path_factory.mktemp("page"))
-    store = open_store(url)
-    yield store, url, ids
-    store.close()
-
-
-@pytest.fixture
-def open_at(
-    filled: tuple[Store, str, Filled], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Open]:
-    """Opens the page at an address; ``url`` another store."""
-
-    def run(url: str = filled[1], **address: object) -> AppTest:
-        monkeypatch.setenv("STEPWISER_DATABASE_URL", url)
-        monkeypatch.setenv("STEPWISER_HOME", str(tmp_path))
-        monkeypatch.setenv("STEPWISER_ACTOR", "rosa")
-        get_settings.cache_clear()
-        app = AppTest.from_file(MAIN, default_timeout=200).run()
-        app.switch_page("views/trajectory.py")
-        for name, value in address.items():
-            app.query_params[name] = str(value)
-        return app.run()
-
-    yield run
-    get_settings.cache_clear()
-
-
-def words(app: AppTest) -> str:
-    assert not app.exception, app.exception[0].message
-    return "\n".join(str(e.value) for e in (*app.markdown, *app.caption, *app.error, *app.warning))
+__all__ = ["filled", "pages"]
 
 
 def adjudication(app: AppTest) -> list:  # type: ignore[type-arg]
@@ -61,13 +25,21 @@ def adjudication(app: AppTest) -> list:  # type: ignore[type-arg]
 VERDICT_KEYS = {"1": "verdict-error-", "2": "verdict-neutral-", "3": "verdict-sound-"}
 
 
+@pytest.fixture
+def open_at(filled: FilledWorld, pages: Open) -> Open:
+    """Opens the page at an address; ``url`` another store."""
+
+    def run(url: str = filled[1], **address: object) -> AppTest:
+        return pages("trajectory", url, address)
+
+    return run
+
+
 def verdict_button(app: AppTest, key: str):  # type: ignore[no-untyped-def]
-    return next(b for b in app.button if b.key and b.key.startswith(VERDICT_KEYS[key]))
+    return keyed(app, VERDICT_KEYS[key])
 
 
-def test_without_a_chunk_the_biggest_drop_is_selected(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_without_a_chunk_the_biggest_drop_is_selected(open_at: Open, filled: FilledWorld) -> None:
     app = open_at(traj=filled[2].sampled[2])
     said = words(app)
     assert "Chunk 2 " in said and "wrong" in said
@@ -76,9 +48,7 @@ def test_without_a_chunk_the_biggest_drop_is_selected(
     assert "1 + / 3 −" in said  # the sharp judge's vote on the slip
 
 
-def test_only_the_open_rationale_and_rollout_are_sent(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_only_the_open_rationale_and_rollout_are_sent(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     chunk = store.chunk_page(ids.sampled[2], 0, 50)[1]
     assert chunk.prefix_id is not None
@@ -117,7 +87,7 @@ def test_a_discriminative_judge_shows_its_score_in_place_of_a_rationale(
     assert any("p(+) 0.12" in str(bar.proto.text) for bar in app.get("progress"))
 
 
-def test_values_unknown_says_what_to_press(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_values_unknown_says_what_to_press(open_at: Open, filled: FilledWorld) -> None:
     said = words(open_at(traj=filled[2].chinese))
     assert "Values unknown" in said and "设原来有 $x$ 本" in said
 
@@ -138,7 +108,7 @@ def test_addresses_that_name_nothing(open_at: Open, address: dict[str, object], 
 
 
 def test_a_review_is_stored_with_its_comment_and_the_card_asks_no_more(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     store, _, ids = filled
     chunk = store.chunk_page(ids.sampled[5], 0, 1)[0].id
@@ -151,9 +121,7 @@ def test_a_review_is_stored_with_its_comment_and_the_card_asks_no_more(
     assert not [b for b in app.button if b.key and b.key.startswith("verdict-")]
 
 
-def test_a_press_for_another_card_is_refused_with_a_message(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_a_press_for_another_card_is_refused_with_a_message(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     chunk = store.chunk_page(ids.sampled[6], 0, 1)[0].id
     app = open_at(traj=ids.sampled[6], chunk=0)
@@ -163,9 +131,7 @@ def test_a_press_for_another_card_is_refused_with_a_message(
     assert "another card" in words(app) and not store.history(chunk)
 
 
-def test_a_review_changed_in_another_window_is_not_overwritten(
-    open_at: Open, filled: tuple[Store, str, Filled]
-) -> None:
+def test_a_review_changed_in_another_window_is_not_overwritten(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     chunk = store.chunk_page(ids.sampled[7], 0, 1)[0].id
     app = open_at(traj=ids.sampled[7], chunk=0)
@@ -177,7 +143,7 @@ def test_a_review_changed_in_another_window_is_not_overwritten(
     assert [s.review.verdict for s in store.history(chunk)] == [1]
 
 
-def test_reviewers_who_disagree_leave_no_label(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_reviewers_who_disagree_leave_no_label(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     chunk = store.chunk_page(ids.sampled[0], 0, 4)[3].id
     store.add_review(chunk, "a1", "ada", 1)
@@ -190,7 +156,7 @@ def test_reviewers_who_disagree_leave_no_label(open_at: Open, filled: tuple[Stor
 
 
 def test_a_read_only_store_can_be_read_and_says_why_nothing_is_stored(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     store, url, ids = filled
     chunk = store.chunk_page(ids.sampled[8], 0, 1)[0].id
@@ -201,14 +167,14 @@ def test_a_read_only_store_can_be_read_and_says_why_nothing_is_stored(
     assert not store.history(chunk)
 
 
-def test_fifty_chunks_a_page(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_fifty_chunks_a_page(open_at: Open, filled: FilledWorld) -> None:
     app = open_at(traj=filled[2].long, chunk=119)
     assert len([b for b in app.button if b.key and b.key.startswith("select-")]) == 20
     assert [page_start(i) for i in (None, 0, 49, 50, 119)] == [0, 0, 0, 50, 100]
 
 
 def test_moved_parameters_say_which_labels_flip_and_stay_on_the_next_chunk(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     app = open_at(traj=filled[2].sampled[2], chunk=1, gamma="0")
     said = words(app)
@@ -222,7 +188,7 @@ def test_moved_parameters_say_which_labels_flip_and_stay_on_the_next_chunk(
 
 
 def test_raw_text_stands_in_the_address_and_stays_on_the_next_chunk(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     app = open_at(traj=filled[2].sampled[0], chunk=0)
     assert not app.toggle(key="trajectory-raw").value and not app.code
@@ -235,7 +201,7 @@ def test_raw_text_stands_in_the_address_and_stays_on_the_next_chunk(
 
 
 def test_a_slider_writes_the_address_and_the_usual_value_leaves_it(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     app = open_at(traj=filled[2].sampled[2], chunk=1, rule="rel-effective")
     assert [slider.value for slider in app.slider] == [0.4, 4]
@@ -246,7 +212,7 @@ def test_a_slider_writes_the_address_and_the_usual_value_leaves_it(
 
 
 def test_another_solution_is_shown_beside_this_one_from_where_they_part(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     ids = filled[2]
     said = words(open_at(traj=ids.sampled[0], beside=ids.sampled[2]))
@@ -257,12 +223,12 @@ def test_another_solution_is_shown_beside_this_one_from_where_they_part(
     )
 
 
-def test_words_that_were_searched_for_are_marked(open_at: Open, filled: tuple[Store, str, Filled]) -> None:
+def test_words_that_were_searched_for_are_marked(open_at: Open, filled: FilledWorld) -> None:
     assert ":blue-background[apples]" in words(open_at(traj=filled[2].sampled[0], chunk=0, find="APPLES"))
 
 
 def test_the_sentence_that_names_the_error_is_marked_in_negative_rationales_only(
-    open_at: Open, filled: tuple[Store, str, Filled]
+    open_at: Open, filled: FilledWorld
 ) -> None:
     said = words(open_at(traj=filled[2].sampled[2], chunk=2))
     assert "marked: names the error" in said
