@@ -67,15 +67,35 @@ def worker() -> None:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    server: Annotated[
+        list[str] | None, typer.Option(help="Address of a model server to look at; may be given again")
+    ] = None,
+) -> None:
     """Say what is attached and installed, and what each missing thing would need."""
     from app.doctor import examine
 
-    findings = examine(get_settings())
+    findings = examine(get_settings(), server or ())
     mark = {True: "ok", False: "missing", None: "-"}
     table(["", "", "found", "needs"], [[mark[f.ok], f.what, f.found, f.needs] for f in findings])
     if any(f.ok is False for f in findings):
         raise typer.Exit(1)
+
+
+@app.command("llm-server")
+def llm_server(
+    checkpoint: Annotated[str, typer.Argument(help="Checkpoint by name")],
+    host: Annotated[str, typer.Option(help="Address to serve on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to serve on")] = 8000,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Set a field of the door: --set max_num_seqs=64")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only print the command, for another machine")] = False,
+) -> None:
+    """Start a vLLM server that serves a checkpoint to runs with door=server; Ctrl-C ends it."""
+    from app.llm_server import serve
+
+    serve(get_settings(), checkpoint, host, port, set_ or [], show, console)
 
 
 @app.command()
@@ -324,6 +344,14 @@ def bench_ui(
     from app.bench.ui import ui
 
     raise typer.Exit(ui(scale, store, console))
+
+
+@bench_app.command("servers")
+def bench_servers(policy: Annotated[str, typer.Option(help="Checkpoint by name")] = "nano") -> None:
+    """Two vLLM servers, one of them killed on the way: how long a healthy one is short of work that waits."""
+    from app.bench.servers import servers
+
+    raise typer.Exit(servers(get_settings(), policy, console))
 
 
 @bench_app.command("memory")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +14,12 @@ from app.machine import GIB, this_machine
 from app.settings import Settings
 from app.store import open_store
 from db.errors import StoreError
-from engine.checkpoints import list_checkpoints
+from engine.checkpoints import list_checkpoints, resolve_checkpoint
+from engine.errors import CheckpointError
+from engine.llm.checkpoint import check_checkpoint
+from engine.llm.server_address import server_address
+from engine.llm.server_check import HEALTH_S, WEIGHTS, models, served_by
+from engine.llm.server_wire import Trouble, client
 
 LOW_DISK_GIB = 5.0
 
@@ -67,8 +74,46 @@ def _disk(home: Path) -> Finding:
     return Finding("free disk", free >= LOW_DISK_GIB, f"{free:.1f} GiB at {home}", needs)
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Everything a run depends on."""
+def _server(settings: Settings, text: str) -> Finding:
+    """A model server: whether it answers, what it serves, and whether those are the weights of a checkpoint here."""
+    try:
+        address = server_address(text)
+    except ValueError as error:
+        return Finding("model server", False, str(error), "an address such as http://gpu-1:8000")
+    key = settings.llm_keys.get(address)
+    try:
+        found = asyncio.run(_ask(address, key.get_secret_value() if key else None, settings.home))
+    except Trouble as trouble:
+        return Finding(f"server {address}", False, str(trouble), "stepwiser llm-server CHECKPOINT starts one")
+    return Finding(f"server {address}", True, found)
+
+
+async def _ask(address: str, key: str | None, home: Path) -> str:
+    async with client(address, key, HEALTH_S) as http:
+        cards, version = await models(http), await served_by(http)
+    names = [str(card["id"])[:80] for card in cards]
+    context = next((card["max_model_len"] for card in cards if card.get("max_model_len")), "unknown")
+    served = ", ".join(name for name in names if not name.startswith(WEIGHTS))
+    return f"vLLM {version} serves {served}, context {context}; {_weights(names, home)}"
+
+
+def _weights(names: list[str], home: Path) -> str:
+    """Which checkpoint's weights a server with these names has."""
+    hashes = [name.removeprefix(WEIGHTS) for name in names if name.startswith(WEIGHTS)]
+    if not hashes:
+        return "it does not say which weights it has"
+    here = [name for name in list_checkpoints(home) if name in names]
+    for name in here or list_checkpoints(home):
+        try:
+            if check_checkpoint(resolve_checkpoint(name, home)).content_hash in hashes:
+                return f"the weights of {name} here"
+        except CheckpointError:
+            continue
+    return f"not the weights of {here[0]} here" if here else "no checkpoint here has its weights"
+
+
+def examine(settings: Settings, servers: Sequence[str] = ()) -> list[Finding]:
+    """Everything a run depends on, and the model servers at these addresses."""
     machine = this_machine()
     gpus = [str(gpu) for gpu in machine.gpus]
     python = ".".join(str(part) for part in sys.version_info[:3])
@@ -90,6 +135,7 @@ def examine(settings: Settings) -> list[Finding]:
         _optional("torch", "comes with '.[cpu]' or '.[gpu]'"),
         _optional("trl", "judge training: comes with '.[cpu]' or '.[gpu]'"),
         Finding("checkpoints", True, ", ".join(list_checkpoints(settings.home)) or "none"),
+        *(_server(settings, address) for address in servers),
         _store(settings),
         _disk(settings.home),
     ]

@@ -9,8 +9,10 @@ import getpass
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from engine.llm.server_address import server_address
 
 
 def _login_name() -> str:
@@ -32,6 +34,14 @@ class Settings(BaseSettings):
     """Whom writes are attributed to on localhost, where names are an honour system."""
     stalled_after_s: float = 20.0
     """A running run whose heartbeat is older than this is shown as stalled."""
+
+    llm_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    """API keys of model servers by address, as JSON: {"https://gpu-1:8000": "…"}. Each goes to its own server alone."""
+
+    @field_validator("llm_keys")
+    @classmethod
+    def _addresses(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        return {server_address(address): key for address, key in keys.items()}
 
     @property
     def store_url(self) -> str:

@@ -97,6 +97,7 @@ def run_one(run_id: int, attempt: int) -> int:
         result=dict(run.result or {}),
         resumed=attempt > 1,
         main=int(os.environ.get("RANK", "0")) == 0,  # a launcher of several processes numbers them
+        llm_keys={address: key.get_secret_value() for address, key in settings.llm_keys.items()},
     )
     if ctx.main:
         store.set_run_pid(run_id, os.getpid())

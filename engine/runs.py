@@ -55,6 +55,8 @@ class RunContext(Generic[R]):
     result: dict[str, Any] = field(default_factory=dict)
     resumed: bool = False
     main: bool = True
+    llm_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """API keys of model servers by address; never part of a recipe, a log line or the store."""
     _done: int = 0
     _total: int | None = None
     _unit: str = ""

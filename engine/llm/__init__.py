@@ -6,12 +6,14 @@ No stage knows which door it has. ``open_llm`` opens the door that a recipe name
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from engine.llm.base import LLM
+from engine.llm.server_address import server_address
 
 
 class LLMSpec(BaseModel):
@@ -19,15 +21,25 @@ class LLMSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    door: Literal["vllm"] = Field("vllm", description="How the LLM is served: vLLM in the run's own process")
+    door: Literal["vllm", "server"] = Field(
+        "vllm",
+        description="How the LLM is served: vllm in the run's own process, server by the vLLM servers named below",
+    )
     checkpoint: str = Field(min_length=1, description="Folder of the checkpoint (safetensors)")
+    servers: tuple[str, ...] = Field(
+        (),
+        max_length=256,
+        description="Addresses of vLLM servers that serve the checkpoint: http://host:8000",
+    )
     name: str | None = Field(
         None, min_length=1, description="What the pages call it; empty: the folder's name"
     )
     max_model_len: int | None = Field(
         None, ge=16, description="Context in tokens, prompt and answer together; empty: the checkpoint's own"
     )
-    max_num_seqs: int = Field(256, ge=1, le=4096, description="Completions worked on at once")
+    max_num_seqs: int = Field(
+        256, ge=1, le=4096, description="Completions worked on at once, by each server if there are several"
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
         description="Number format of the weights; auto: the checkpoint's own (bfloat16 for a float32 one)",
@@ -53,15 +65,47 @@ class LLMSpec(BaseModel):
         ge=1,
         description="Tokens a cache block; empty: 32 on a CPU (128 shares too little), vLLM's choice on a GPU",
     )
+    answer_timeout_s: float = Field(
+        600, gt=0, description="Servers: seconds without a sign of an answer after which another one is asked"
+    )
+    patience_s: float = Field(
+        300,
+        gt=0,
+        description="Servers: seconds in which none is well after which the run fails (and can be resumed)",
+    )
+
+    @field_validator("servers")
+    @classmethod
+    def _addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        addresses = tuple(server_address(text) for text in servers)
+        if twice := {one for one in addresses if addresses.count(one) > 1}:
+            raise ValueError(f"server address {min(twice)!r} is named twice")
+        return addresses
+
+    @model_validator(mode="after")
+    def _servers_for_their_door(self) -> Self:
+        if self.door == "server" and not self.servers:
+            raise ValueError(
+                "door server: name at least one address in servers, such as http://127.0.0.1:8000"
+            )
+        if self.door != "server" and self.servers:
+            raise ValueError(f"servers are named, but door is {self.door}; set door to server")
+        return self
 
 
-def open_llm(spec: LLMSpec) -> LLM:
-    """Open the door that ``spec`` names; close it, or use it as a context manager.
+def open_llm(spec: LLMSpec, keys: Mapping[str, str] | None = None) -> LLM:
+    """Open the door that ``spec`` names; close it, or use it as a context manager. ``keys``: of servers, by address.
 
     Raises CheckpointError, before anything heavy is imported where the folder alone shows the trouble, and
-    LLMError if vLLM is not installed.
+    LLMError if vLLM is not installed or no server can be used.
     """
     from engine.llm.checkpoint import check_checkpoint
+
+    checkpoint = check_checkpoint(Path(spec.checkpoint))
+    if spec.door == "server":
+        from engine.llm.server import ServerDoor
+
+        return ServerDoor(spec, checkpoint, keys or {})
     from engine.llm.vllm import VLLMDoor
 
-    return VLLMDoor(spec, check_checkpoint(Path(spec.checkpoint)))
+    return VLLMDoor(spec, checkpoint)
