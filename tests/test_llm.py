@@ -1,70 +1,22 @@
-"""The contract of a door, over every door there is: stop strings, seeds, counts, finish reasons, laziness, errors.
-
-The vLLM door serves a tiny Llama with random weights: what it writes is noise, and the contract does not care.
+"""The contract of a door, over every door there is: text, stop strings, seeds, counts, finish reasons, scores, refusals.
+Not: many requests at once (test_llm_stream).
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.errors import LLMError, RecipeError
 from engine.llm import LLMSpec
-from engine.llm.base import LLM, Completion, Request, Sampling
-from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
+from engine.llm.base import LLM, Request, Sampling
+from tests.doors import CONTEXT, SHORT, ask, by_id, door, mixed, prompt, texts
 
-CONTEXT = 512
-SHORT = Sampling(max_tokens=24)
-LETTERS = "abcdefghijk +-=0123456789"
-
-
-def babble(prompt: str, seed: int) -> str:
-    """Noise that follows from prompt and seed, as a Llama with random weights writes it; sometimes nothing."""
-    dice = random.Random(f"{seed}|{prompt}")
-    pieces = [*LETTERS, "\n", "\n\n", "ab", "<chunk>", "</chunk>"]
-    return "".join(dice.choice(pieces) for _ in range(dice.choice((0, 3, 9, 20, 60))))
-
-
-def scripted(**options: Any) -> ScriptedLLM:
-    return ScriptedLLM(babble, **({"context": CONTEXT, "in_flight": 16} | options))
-
-
-@pytest.fixture(params=["scripted", pytest.param("vllm", marks=pytest.mark.vllm)])
-def door(request: pytest.FixtureRequest) -> LLM:
-    return scripted() if request.param == "scripted" else request.getfixturevalue("vllm_door")
-
-
-def prompt(door: LLM, tokens: int, salt: int = 0) -> tuple[int, ...]:
-    """A prompt of exactly so many tokens."""
-    dice = random.Random(salt)
-    ids = door.encode("".join(dice.choice("cdefghijk+-=") for _ in range(tokens)))
-    return tuple(ids[:tokens])
-
-
-def by_id(stream: Iterable[list[Completion]]) -> dict[str, list[Completion]]:
-    answers: dict[str, list[Completion]] = {}
-    for completions in stream:
-        assert completions[0].request_id not in answers, "a request was answered twice"
-        answers[completions[0].request_id] = completions
-    return answers
-
-
-def texts(completions: list[Completion]) -> list[tuple[str, tuple[int, ...], str]]:
-    return [(c.text, c.token_ids, c.finish_reason) for c in completions]
-
-
-def ask(door: LLM, n: int, seed: int, sampling: Sampling = SHORT, tokens: int = 12) -> list[Completion]:
-    (completions,) = door.stream([Request("one", prompt(door, tokens), n, seed, sampling)])
-    return completions
-
+__all__ = ["door"]
 
 # What a door says of itself, and its tokenizer
 
@@ -166,122 +118,6 @@ def test_greedy_draws_are_all_the_same(door: LLM) -> None:
     assert texts(ask(door, 1, 999, greedy)) == texts(completions)[:1]
 
 
-# Many requests
-
-
-def mixed(door: LLM, count: int) -> list[Request]:
-    """Long prompts among short ones, all seeded: a prompt that is prefilled in parts would kill vLLM on a CPU."""
-    return [
-        Request(f"r{i}", prompt(door, 450 if i % 7 == 0 else 5 + i % 11, salt=i), 1 + i % 3, 100 * i, SHORT)
-        for i in range(count)
-    ]
-
-
-def test_hundreds_of_requests_through_few_places(door: LLM) -> None:
-    requests = mixed(door, 320)
-    answers = by_id(door.stream(requests))
-    assert set(answers) == {request.id for request in requests}
-    for request in requests:
-        completions = answers[request.id]
-        assert [c.index for c in completions] == list(range(request.n))
-        assert all(c.finish_reason in ("stop", "length") for c in completions)
-
-
-def test_neither_order_nor_company_changes_a_draw(door: LLM) -> None:
-    requests = mixed(door, 40)
-    forward = by_id(door.stream(requests))
-    assert by_id(door.stream(reversed(requests))) == forward
-    alone = by_id(door.stream([requests[7]]))
-    assert alone["r7"] == forward["r7"]
-
-
-def test_request_ids_need_not_be_unique(door: LLM) -> None:
-    one = Request("same", prompt(door, 9), 2, 4, SHORT)
-    answers = list(door.stream([one, replace(one, seed=40)]))
-    assert sorted(len(a) for a in answers) == [2, 2]
-    assert {c.request_id for a in answers for c in a} == {"same"}
-
-
-def test_requests_are_pulled_only_as_places_become_free(door: LLM) -> None:
-    pulled = 0
-
-    def source() -> Iterator[Request]:
-        nonlocal pulled
-        for request in mixed(door, 200):
-            pulled += 1
-            yield request
-
-    most = 0
-    for answered, _ in enumerate(door.stream(source())):
-        most = max(most, pulled - answered)
-    assert pulled == 200
-    # Every unanswered request has at least one unfinished draw, and those are bounded.
-    assert door.in_flight // 3 <= most <= door.in_flight
-
-
-def test_nothing_is_pulled_before_the_first_answer_is_asked_for(door: LLM) -> None:
-    def source() -> Iterator[Request]:
-        raise AssertionError("pulled")
-        yield
-
-    door.stream(source())
-
-
-def test_no_requests_no_answers(door: LLM) -> None:
-    assert list(door.stream([])) == []
-
-
-# A source with nothing ready
-
-
-def test_a_request_that_waits_for_an_answer_is_asked_for_again(door: LLM) -> None:
-    answered: list[str] = []
-
-    def source() -> Iterator[Request | None]:
-        for step, request in enumerate(mixed(door, 12)):
-            while len(answered) < step - 1:  # each follows from the answer to the last but one
-                yield None
-            yield request
-
-    for completions in door.stream(source()):
-        answered += {completion.request_id for completion in completions}
-    assert sorted(answered) == sorted(f"r{i}" for i in range(12))
-
-
-def test_nothing_ready_is_told_only_when_nothing_is_in_flight(door: LLM) -> None:
-    """An empty list hands the word to who reads the answers; while anything is in flight its answer does."""
-    told = answered = 0
-
-    def source() -> Iterator[Request | None]:
-        yield from mixed(door, 5)
-        while answered < 5:
-            yield None
-        while told < 3:
-            yield None
-        yield from mixed(door, 2)
-
-    seen = []
-    for completions in door.stream(source()):
-        answered += bool(completions)
-        told += not completions
-        seen.append(bool(completions))
-    assert seen == [True] * 5 + [False] * 3 + [True] * 2
-
-
-def test_a_refused_request_does_not_end_the_wait(door: LLM) -> None:
-    answers: list[list[Completion]] = []
-
-    def source() -> Iterator[Request | None]:
-        yield Request("long", prompt(door, CONTEXT), 1, 0, SHORT)
-        while not answers:
-            yield None
-        yield Request("fine", prompt(door, 9), 1, 0, SHORT)
-
-    for completions in door.stream(source()):
-        answers += [completions] if completions else []
-    assert [a[0].request_id for a in answers] == ["long", "fine"]
-
-
 # Scores of tokens
 
 
@@ -335,51 +171,6 @@ def test_vllm_scores_are_what_transformers_computes(vllm_door: Any) -> None:
         wanted = logits.log_softmax(-1)[[plus, minus]]
         # Both round logits to bfloat16, in different places: a float32 door is held to 1e-3 in test_discriminative.
         assert list(answer.scores) == pytest.approx(wanted.tolist(), abs=0.1)
-
-
-# Closing early
-
-
-def test_closing_early_leaves_the_door_as_it_was(door: LLM) -> None:
-    requests = mixed(door, 60)
-    whole = by_id(door.stream(requests))
-    stream = door.stream(requests)
-    next(stream)
-    stream.close()
-    assert by_id(door.stream(requests)) == whole
-
-
-def test_one_stream_at_a_time(door: LLM) -> None:
-    requests = mixed(door, 30)
-    first = door.stream(requests)
-    next(first)
-    with pytest.raises(LLMError, match="a stream is open already"):
-        next(door.stream(requests))
-    assert len(list(first)) == 29
-    assert len(list(door.stream(requests))) == 30
-
-
-def test_an_error_in_the_source_passes_through(door: LLM) -> None:
-    def source() -> Iterator[Request]:
-        yield from mixed(door, 10)
-        raise RecipeError("the source broke")
-
-    with pytest.raises(RecipeError, match="the source broke"):
-        list(door.stream(source()))
-    assert len(list(door.stream(mixed(door, 3)))) == 3
-
-
-@pytest.mark.vllm
-def test_vllm_forgets_what_was_aborted(vllm_door: Any) -> None:
-    stream = vllm_door.stream(mixed(vllm_door, 60))
-    next(stream)
-    engine = vllm_door._llm.llm_engine
-    assert engine.get_num_unfinished_requests() > 0
-    stream.close()
-    assert engine.get_num_unfinished_requests() == 0
-    assert not engine.output_processor.parent_requests
-    assert not engine.output_processor.external_req_ids
-    assert engine.engine_core.engine_core.scheduler.get_num_unfinished_requests() == 0
 
 
 # What cannot be served
@@ -475,57 +266,3 @@ def test_the_digest_of_settings_names_every_setting() -> None:
 def test_a_recipe_can_name_only_what_there_is(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         LLMSpec.model_validate({"checkpoint": "somewhere"} | wrong)
-
-
-# The stand-in's own
-
-
-@pytest.mark.parametrize("order", [newest_first, shuffled(1), shuffled(2)])
-def test_finishing_in_another_order_changes_no_completion(order: Callable[..., int]) -> None:
-    in_turn, odd = scripted(), scripted(order=order)
-    requests = mixed(in_turn, 50)
-    expected = by_id(in_turn.stream(requests))
-    assert by_id(odd.stream(requests)) == expected
-    assert odd.served != in_turn.served
-
-
-@settings(deadline=None, max_examples=50)
-@given(
-    text=st.text(alphabet="ab12\n<chunk>/ 鸡", max_size=40),
-    stop=st.sampled_from(["a", "b", "\n", "</chunk>", "12"]),
-    limit=st.integers(1, 30),
-)
-def test_a_scripted_text_is_cut_at_the_first_stop_or_the_limit(text: str, stop: str, limit: int) -> None:
-    door = ScriptedLLM(lambda prompt, seed: text)
-    (completion,) = ask(door, 1, 0, Sampling(max_tokens=limit, stop=(stop,)))
-    assert text.startswith(completion.text)
-    assert completion.text == door.decode(completion.token_ids)
-    assert len(completion.token_ids) <= limit
-    if completion.finish_reason == "length":
-        assert stop not in completion.text and len(completion.token_ids) == limit
-    elif stop not in text:
-        assert completion.text == text
-
-
-def test_failures_on_demand() -> None:
-    door = scripted(fail=lambda request: "no luck" if request.seed == 300 else None)
-    answers = by_id(door.stream(mixed(door, 6)))
-    assert [c.error for c in answers["r3"]] == ["no luck"] * answers["r3"].__len__()
-    assert all(c.error is None for key, a in answers.items() if key != "r3" for c in a)
-
-
-def test_a_crash_on_demand() -> None:
-    door = scripted(crash_after=4)
-    answers = []
-    with pytest.raises(LLMError, match="crashed after 4 requests"):
-        for completions in door.stream(mixed(door, 20)):
-            answers.append(completions)
-    assert len(answers) == 4
-    assert door.aborted
-
-
-def test_a_closed_stand_in_says_so() -> None:
-    with scripted() as door:
-        pass
-    with pytest.raises(LLMError, match="the door is closed"):
-        door.stream([])

@@ -15,7 +15,7 @@ from engine.errors import CheckpointError, LLMError
 from engine.llm import LLMSpec, open_llm
 from engine.llm.checkpoint import CheckpointInfo
 from engine.llm.tokens import Tokens
-from tests.test_llm import mixed
+from tests.doors import mixed
 from tests.tiny_llama import make_tiny_llama
 
 

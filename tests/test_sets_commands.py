@@ -13,7 +13,7 @@ from app.settings import Settings
 from engine.errors import TrainingError
 from tests.labelled_store import store_with
 from tests.little_world import context
-from tests.test_sets_frozen import PAIRS, lengths, recipe
+from tests.test_sets_build import PAIRS, lengths, recipe
 from training.sets.build import run
 
 
