@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,12 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from rich.console import Console
 
+from app.doctor import examine
+from app.llm_server import serve
+from app.settings import Settings
+from engine.checkpoints import PACKAGED
 from engine.errors import LLMError
 from engine.llm import LLMSpec, open_llm, server_fleet
 from engine.llm.base import Completion, Request, Sampling
@@ -477,3 +483,50 @@ def test_a_server_is_started_as_the_door_needs_it(tiny: Path, monkeypatch: pytes
     assert "--gpu-memory-utilization=0.9" in command
     assert not any("chunked" in argument for argument in command)
     assert "OMP_NUM_THREADS" not in server_environment(spec, checkpoint, {})
+
+
+def test_the_command_is_shown_for_another_machine(tmp_path: Path) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    serve(Settings(home=tmp_path), "nano", "0.0.0.0", 8123, ["max_num_seqs=32"], True, console)
+    line = out.getvalue()
+    assert line.count("\n") == 1 and line.startswith("env HF_HUB_OFFLINE=1 ")
+    assert "--host=0.0.0.0 --port=8123" in line and "--max-num-seqs=32" in line
+    assert weights_name(check_checkpoint(PACKAGED["nano"]).content_hash) in line
+
+
+# Keys and addresses outside a recipe
+
+
+def test_keys_come_from_the_environment_and_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPWISER_LLM_KEYS", '{"https://GPU-1:8000/v1": "s3cret"}')
+    settings = Settings(home=tmp_path)
+    assert "s3cret" not in repr(settings)
+    assert settings.llm_keys["https://gpu-1:8000"].get_secret_value() == "s3cret"
+    monkeypatch.setenv("STEPWISER_LLM_KEYS", '{"gpu-1": "s3cret"}')
+    with pytest.raises(ValidationError, match="begin with http"):
+        Settings(home=tmp_path)
+
+
+def test_doctor_looks_at_servers(start: Callable[..., FakeServer], tmp_path: Path) -> None:
+    nano = check_checkpoint(PACKAGED["nano"]).content_hash
+    guarded = start(names=("mine", weights_name(nano)), key="s3cret")
+    silent, plain, other = start(), start(names=("nano",)), start(names=("nano", "weights-abc"))
+    silent.stop()
+    keys = {guarded.address: "s3cret"}
+    servers = [guarded, silent, plain, other]
+    settings = Settings(home=tmp_path, llm_keys=keys)
+    findings = examine(settings, [*(server.address for server in servers), "ftp://x"])
+    by_name = {finding.what: finding for finding in findings}
+    said = {server.address: by_name[f"server {server.address}"] for server in servers}
+    assert said[guarded.address].found == "vLLM 0.0.fake serves mine, context 512; the weights of nano here"
+    assert said[silent.address].ok is False and "llm-server" in said[silent.address].needs
+    assert "does not say which weights" in said[plain.address].found
+    assert "not the weights of nano here" in said[other.address].found
+    assert by_name["model server"].ok is False and "begin with http" in by_name["model server"].found
+    (denied,) = [
+        f for f in examine(Settings(home=tmp_path), [guarded.address]) if f.what.startswith("server")
+    ]
+    assert denied.ok is False and "STEPWISER_LLM_KEYS" in denied.found
