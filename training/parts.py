@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from engine.recipes import Part
 
@@ -23,6 +23,11 @@ class LabelFilter(Part):
     agree_with: str | None = Field(
         None,
         description="Keep only labels that the majority vote of this judge repeats (a person's label is never left out)",
+    )
+    voted_by: str | None = Field(
+        None,
+        description="Take the majority vote of this judge, such as a prompted LLM, as the label in place of the rule's, "
+        "which needs no rollouts; a person's label overrides it, and min_confidence asks nothing of it",
     )
     until_first_negative: bool = Field(
         False,
@@ -45,6 +50,20 @@ class LabelFilter(Part):
         description="Problems with the same numbers and operators, worded this alike (share of common word triples), "
         "stay on one side of the split; 1: only case, spaces and stops may differ; 0: off",
     )
+
+    @model_validator(mode="after")
+    def _one_judge(self) -> LabelFilter:
+        if self.voted_by is not None and self.agree_with is not None:
+            raise ValueError(
+                "voted_by and agree_with are both set: name the judge in voted_by to take its votes as the labels, or in "
+                "agree_with to keep the rule's labels that it repeats"
+            )
+        return self
+
+    @property
+    def judge(self) -> str | None:
+        """The judge whose votes are read, by name."""
+        return self.voted_by or self.agree_with
 
 
 class LabelChoice(LabelFilter):

@@ -56,6 +56,7 @@ def choices(kind: str) -> dict[str, Mapping[Any, str]]:
         "rules": rules,
         "set": set_names(home, FORMS.get(kind)),
         "agree_with": judges,
+        "voted_by": judges,
         "judge": judges,
         "tokenizer": checkpoints,
         "clear_of": datasets,

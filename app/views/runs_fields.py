@@ -122,6 +122,8 @@ TITLES: Mapping[str, str] = {
     "tries": "Tries a solution",
     "judge": "Judge",
     "agree_with": "Only labels that this judge repeats",
+    "voted_by": "Labels are this judge's votes",
+    "chat": "Ask through the chat template",
     "rule": "Label rule",
     "rules": "Label rules",
     "min_confidence": "Least confidence of a label",

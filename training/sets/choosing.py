@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from engine.errors import TrainingError
-from engine.labels import Rule, confidence, effective_label, label, parse_rule
+from engine.labels import Label, Rule, Source, confidence, effective_label, label, parse_rule
 from training.parts import LabelFilter
-from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
+from training.sets.examples import CountTokens, Example, Labelled, LabelSource, TrainingSet
 
 REASONS = (
     "chunks",
@@ -23,7 +23,9 @@ REASONS = (
     "contradicted",
     "after_negative",
 )
-"""What became of the selected chunks, as counts: all of them, then ``chunk_label``'s reasons."""
+"""What became of the selected chunks, as counts: all of them, then ``chunk_label``'s reasons (``by_judge`` too, where a
+judge gives the labels)."""
+SOURCES: dict[str, LabelSource] = {"by_rule": "rule", "by_judge": "judge", "reviewed": "reviewed"}
 
 
 def choose(
@@ -52,7 +54,8 @@ def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[
     A solution's chunks come in their order.
     """
     rule = parse_rule(choice.rule)
-    counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+    reasons = REASONS if choice.voted_by is None else (*REASONS, "by_judge")
+    counts: Counter[str] = Counter(dict.fromkeys(reasons, 0))
     kept: list[Example] = []
     ended: set[int] = set()
     for chunk in chunks:
@@ -72,7 +75,7 @@ def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[
                     prompt=chunk.prompt,
                     label=given,
                     position=chunk.position,
-                    source="rule" if by_rule else "reviewed",
+                    source=SOURCES[why],
                     confidence=confidence(rule, chunk.before, chunk.after) if by_rule else None,
                     trajectory_id=chunk.trajectory_id,
                 )
@@ -83,24 +86,34 @@ def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[
 def chunk_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[str | None, str]:
     """The label that counts for training, or None, and why.
 
-    Why: ``reviewed``, ``by_rule``, ``unlabelled``, ``unsure``, ``unvoted`` (the judge whose agreement is asked for
-    has no majority on it), ``contradicted`` (it voted otherwise). A person's label passes every filter.
+    Why: ``reviewed``, ``by_rule``, ``by_judge``, ``unlabelled``, ``unsure``, ``unvoted`` (the judge whose agreement or
+    label is asked for has no majority on it), ``contradicted`` (it voted otherwise). A person's label passes every
+    filter.
     """
-    by_rule = label(rule, chunk.before, chunk.after)
-    source = "rule"
-    given = by_rule
-    if choice.reviews:
-        given, source = effective_label(chunk.adjudication, chunk.reviews, by_rule)
+    given, source = source_label(chunk, rule, choice)
     if given is None:
-        return None, "unlabelled"
+        return None, "unvoted" if choice.voted_by is not None and source == "none" else "unlabelled"
     if source != "rule":
         return given, "reviewed"
+    if choice.voted_by is not None:
+        return given, "by_judge"
     sure = confidence(rule, chunk.before, chunk.after)
     if choice.min_confidence and (sure is None or sure < choice.min_confidence):
         return None, "unsure"
     if choice.agree_with is not None and chunk.vote != given:
         return None, "contradicted" if chunk.vote else "unvoted"
     return given, "by_rule"
+
+
+def source_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[Label | None, Source]:
+    """The label before any filter: a person's where one counts, else the rule's or, in its place, the judge's vote.
+
+    The source is ``effective_label``'s: ``rule`` for either of the two.
+    """
+    own = chunk.vote if choice.voted_by is not None else label(rule, chunk.before, chunk.after)
+    if choice.reviews:
+        return effective_label(chunk.adjudication, chunk.reviews, own)
+    return own, "rule" if own else "none"
 
 
 def within(
@@ -182,15 +195,14 @@ def check_classes(
     examples: Sequence[Example], choice: LabelFilter, counts: Mapping[str, int], max_tokens: int | None = None
 ) -> None:
     """Raise TrainingError where there is nothing to train on, or one class only."""
-    rule = parse_rule(choice.rule)
     over = f"over {max_tokens} tokens" if max_tokens else "that are too long"
     seen = (
-        f"{counts['chunks']} selected chunks: {counts['unlabelled']} without a label under {rule}, "
+        f"{counts['chunks']} selected chunks: {counts['unlabelled']} without a label {_giver(choice)}, "
         f"{counts['unsure']} less certain than min_confidence, {_filtered(choice, counts)}"
         f"{counts['too_long']} prompts {over}, {_number(examples, '+')} + and {_number(examples, '-')} -"
     )
     if not examples:
-        raise TrainingError(f"no chunk can be trained on ({seen}); roll out prefixes first, or select others")
+        raise TrainingError(f"no chunk can be trained on ({seen}); {_first(choice)} first, or select others")
     for sign in "+-":
         if not _number(examples, sign):
             raise TrainingError(
@@ -199,9 +211,21 @@ def check_classes(
             )
 
 
+def _first(choice: LabelFilter) -> str:
+    return "roll out prefixes" if choice.voted_by is None else f"let {choice.voted_by} judge them"
+
+
+def _giver(choice: LabelFilter) -> str:
+    if choice.voted_by is not None:
+        return "that reviewers agree on"
+    return f"under {parse_rule(choice.rule)}"
+
+
 def _filtered(choice: LabelFilter, counts: Mapping[str, int]) -> str:
     """What the filters that are switched on left out."""
     said = ""
+    if choice.voted_by is not None:
+        said += f"{counts['unvoted']} not voted on by {choice.voted_by}, "
     if choice.agree_with is not None:
         said += f"{counts['contradicted']} contradicted and {counts['unvoted']} not voted on by {choice.agree_with}, "
     if choice.until_first_negative:

@@ -12,7 +12,7 @@ from engine.values import Value
 CountTokens = Callable[[Sequence[str]], list[int]]
 """Texts to their lengths in tokens."""
 
-LabelSource = Literal["rule", "reviewed"]
+LabelSource = Literal["rule", "judge", "reviewed"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Example:
     """One judge prompt and the label (``+`` or ``-``) that its verdict is compared with.
 
     ``position``: the chunk's place in its trajectory, from 0. ``confidence``: the rule's (labels.py); None for a
-    person's label and where it was not asked for.
+    person's label, for a judge's vote and where it was not asked for.
     """
 
     chunk_id: int
@@ -45,7 +45,7 @@ class TrainingSet:
 @dataclass(frozen=True)
 class Labelled:
     """A chunk as the store has it: its prompt, its two values, what people said of it (verdicts in force), and the
-    majority vote of the judge whose agreement is asked for (None: it did not judge the chunk, or tied).
+    majority vote of the judge whose agreement or label is asked for (None: it did not judge the chunk, or tied).
 
     ``prompt`` is empty where texts were left in the store.
     """

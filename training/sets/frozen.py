@@ -61,6 +61,7 @@ class Manifest(BaseModel):
     positions: dict[str, list[Balance]] = Field(default_factory=dict, description="The same by place")
     from_people: int = Field(0, description="Labels in the files that a person gave")
     from_rule: int = Field(0, description="Labels in the files that follow from rollouts")
+    from_judge: int = Field(0, description="Labels in the files that a judge voted for")
     problems: dict[str, int] = Field(
         default_factory=dict, description="Problems in train and held_out, and near_duplicates kept together"
     )

@@ -44,7 +44,7 @@ def preview(store: Store, recipe: BuildSetRecipe) -> Preview:
     """
     check_selection(store, recipe.select)
     choice = recipe.labels
-    labelled, counts = label_chunks(stored_counts(store, recipe.select, agree_with=choice.agree_with), choice)
+    labelled, counts = label_chunks(stored_counts(store, recipe.select, judge=choice.judge), choice)
     alike = alike_problems(store, recipe.select, choice)
     train: Sequence[Example] = ()
     held_out: Sequence[Example] = ()
@@ -55,7 +55,7 @@ def preview(store: Store, recipe: BuildSetRecipe) -> Preview:
     except TrainingError as error:
         refusal = str(error)
     sure = [e.confidence for e in labelled if e.confidence is not None]
-    warning = parse_rule(choice.rule).warning
+    warning = parse_rule(choice.rule).warning if choice.voted_by is None else None
     return Preview(
         counts=dict(counts),
         labelled=by_position(labelled),

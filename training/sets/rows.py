@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from engine.labels import Rule, effective_label, label, parse_rule
+from engine.labels import Rule, parse_rule
 from engine.recipes import Selection
 from training.parts import LabelFilter
-from training.sets.choosing import choose, within
+from training.sets.choosing import choose, source_label, within
 from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
 from training.sets.frozen import PARTS, Balance, read_frozen, read_manifest, read_rows
 from training.sets.preview import by_position, problem_counts
@@ -121,9 +121,9 @@ def choose_rows(
     ``seen`` is called after each chunk that was read.
     """
     check_selection(store, recipe.select)
-    reading = _Reading(parse_rule(recipe.labels.rule), recipe.labels.reviews, seen)
+    reading = _Reading(parse_rule(recipe.labels.rule), recipe.labels, seen)
     text_of = reading.texts(judge_text(recipe.prompt) if form == "judge" else turns_text)
-    chunks = stored_chunks(store, recipe, text_of=text_of, agree_with=recipe.labels.agree_with)
+    chunks = stored_chunks(store, recipe, text_of=text_of, judge=recipe.labels.judge)
     alike = alike_problems(store, recipe.select, recipe.labels)
     data = choose(
         reading.labels(chunks),
@@ -139,8 +139,8 @@ def choose_rows(
 class _Reading:
     """What is remembered while texts stream by, so that nothing is read twice."""
 
-    def __init__(self, rule: Rule, reviews: bool, seen: Callable[[], None]):
-        self._rule, self._reviews, self._seen = rule, reviews, seen
+    def __init__(self, rule: Rule, choice: LabelFilter, seen: Callable[[], None]):
+        self._rule, self._choice, self._seen = rule, choice, seen
         self._origin: dict[int, tuple[str, str]] = {}
         self.known: dict[int, str] = {}
 
@@ -153,9 +153,7 @@ class _Reading:
 
     def labels(self, chunks: Iterable[Labelled]) -> Iterator[Labelled]:
         for chunk in chunks:
-            given = label(self._rule, chunk.before, chunk.after)
-            if self._reviews:
-                given, _ = effective_label(chunk.adjudication, chunk.reviews, given)
+            given, _ = source_label(chunk, self._rule, self._choice)
             if given:
                 self.known[chunk.chunk_id] = given
             yield chunk
@@ -170,13 +168,14 @@ class _Reading:
 def facts_of(data: TrainingSet, alike: dict[int, int]) -> dict[str, Any]:
     """The manifest's counts of a chosen set."""
     parts = {"train": data.train, "held_out": data.held_out}
-    people = sum(e.source == "reviewed" for examples in parts.values() for e in examples)
+    sources = Counter(e.source for examples in parts.values() for e in examples)
     return {
         "counts": data.counts,
         "classes": {part: balance_of(examples) for part, examples in parts.items()},
         "positions": {part: list(by_position(examples)) for part, examples in parts.items()},
-        "from_people": people,
-        "from_rule": len(data.train) + len(data.held_out) - people,
+        "from_people": sources["reviewed"],
+        "from_rule": sources["rule"],
+        "from_judge": sources["judge"],
         "problems": problem_counts(data.train, data.held_out, alike),
     }
 

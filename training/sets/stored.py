@@ -50,7 +50,7 @@ def label_examples(store: Store, recipe: TrainJudgeRecipe, count_tokens: CountTo
     """
     check_selection(store, recipe.select)
     return choose(
-        stored_chunks(store, recipe, agree_with=recipe.labels.agree_with),
+        stored_chunks(store, recipe, judge=recipe.labels.judge),
         recipe.labels,
         seed=recipe.seed,
         max_prompt_tokens=recipe.grpo.max_prompt_tokens,
@@ -89,27 +89,27 @@ def judge_text(prompt_name: str) -> TextOf:
 
 
 def stored_chunks(
-    store: Store, recipe: HasChunks, *, text_of: TextOf | None = None, agree_with: str | None = None
+    store: Store, recipe: HasChunks, *, text_of: TextOf | None = None, judge: str | None = None
 ) -> Iterator[Labelled]:
     """Every chunk that the recipe selects, with its text, in the order of trajectory and place.
 
-    ``text_of``: the judge's prompt unless given. ``agree_with``: the judge, by name, whose votes come along.
+    ``text_of``: the judge's prompt unless given. ``judge``: the one, by name, whose votes come along.
     """
     text_of = text_of or judge_text(recipe.prompt)
-    judge = judge_id(store, agree_with)
+    voter = judge_id(store, judge)
     for trajectories in store.iterate_trajectories(**recipe.select.model_dump(), batch=TRAJECTORIES_A_BATCH):
-        reader = _Batch(store, {t.id: t.problem_id for t in trajectories}, judge)
+        reader = _Batch(store, {t.id: t.problem_id for t in trajectories}, voter)
         for trajectory in trajectories:
             yield from reader.chunks(trajectory.id, partial(text_of, trajectory))
 
 
-def stored_counts(store: Store, select: Selection, *, agree_with: str | None = None) -> Iterator[Labelled]:
+def stored_counts(store: Store, select: Selection, *, judge: str | None = None) -> Iterator[Labelled]:
     """The same chunks without any text (``prompt`` is empty): what labels follow from is counts alone."""
-    judge = judge_id(store, agree_with)
+    voter = judge_id(store, judge)
     ids = store.selection_ids(**select.model_dump())
     for start in range(0, len(ids), WITHOUT_TEXTS_A_BATCH):
         batch = dict(ids[start : start + WITHOUT_TEXTS_A_BATCH])
-        reader = _Batch(store, batch, judge)
+        reader = _Batch(store, batch, voter)
         for trajectory_id in batch:
             yield from reader.chunks(trajectory_id, lambda place: "")
 
@@ -121,7 +121,7 @@ def judge_id(store: Store, name: str | None) -> int | None:
     known = {judge.name: judge.id for judge in store.judges()}
     if name not in known:
         raise TrainingError(
-            f"agree_with: the store has no judge {name!r}; there are {', '.join(map(repr, known)) or 'none'}. "
+            f"labels: the store has no judge {name!r}; there are {', '.join(map(repr, known)) or 'none'}. "
             "Let it judge the selected trajectories first"
         )
     return known[name]
