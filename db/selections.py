@@ -131,7 +131,8 @@ class SelectionStore(StagesStore, StopsStore):
             query = select(func.count(), func.coalesce(func.sum(Trajectory.n_chunks), 0)).where(fits)
             if dataset is not None:
                 inside = Problem.id == Trajectory.problem_id
-                query = query.join(Problem, inside).where(Problem.dataset == dataset)
+                # concat: from what is hidden on, not by the index of the data set's problems
+                query = query.join(Problem, inside).where(Problem.dataset.concat("") == dataset)
             trajectories, chunks = db.execute(query).one()
             return LeftOut(int(trajectories), int(chunks), siblings)
 

@@ -18,7 +18,8 @@ from db.store import Store
 from engine.labels import parse_rule
 from engine.pipeline.export import effective_rows
 from tests.blind_world import CANARY, VIEWER, Secret, blind_world
-from tests.store_world import add_problem, add_trajectory, fresh_store
+from tests.store_world import BACKENDS, add_problem, add_trajectory, fresh_store
+from tests.test_reads import plans
 
 WRITES = [
     "add_imported_reviews",
@@ -45,6 +46,7 @@ WRITES = [
     "make_queue",
     "mark_stalled",
     "put_draft",
+    "put_stops",
     "put_labels",
     "queue_for_chunks",
     "read",
@@ -249,9 +251,9 @@ def test_aggregates_hold_no_text_of_a_solution(worlds: tuple[Store, Store, Secre
 # ---- when something is hidden
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with fresh_store("sqlite", tmp_path) as store:
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with fresh_store(request.param, tmp_path) as store:
         yield store
 
 
@@ -305,6 +307,10 @@ def test_what_an_export_leaves_out_is_counted_and_the_key_of_kept_reads_moves_wi
         assert eve.left_out(where) == LeftOut(2, 5)
         assert eve.left_out(where, siblings=False) == LeftOut(1, 3, siblings=False)
     assert not eve.left_out("elsewhere") and not ann.left_out() and not store.left_out()
+    if store.is_sqlite:  # sought from the queue's items on, whatever else the store holds
+        for read in (eve.hidden_now, eve.left_out, lambda: eve.left_out("nano")):
+            for step in "; ".join(plans(store, read)).split("; "):
+                assert not step.startswith("SCAN") and "problems USING COVERING INDEX" not in step, step
     assert eve.hidden_now() and not ann.hidden_now() and not store.hidden_now()
     rows = list(effective_rows(eve, parse_rule("abs-q")))
     assert [row["trajectory"] for row in rows[:-1]] == [3, 3, 3]
