@@ -9,6 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,22 +24,32 @@ from db.errors import WorkerLockedError
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def stepwiser(
-    home: Path, *arguments: str, timeout: float = 120, **extra: str
-) -> subprocess.CompletedProcess[str]:
-    env = (
-        {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")}
-        | {"STEPWISER_HOME": str(home)}
-        | extra
-    )
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *arguments],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+def own(home: Path, **extra: str) -> dict[str, str]:
+    """The environment of a command below ``home``."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("STEPWISER_")}
+    return kept | {"STEPWISER_HOME": str(home)} | extra
+
+
+def stepwiser(home: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    env = own(home, **extra)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def held_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """A command before a store that somebody holds: it waits for half a minute, and the other tests run meanwhile."""
+    home = tmp_path_factory.mktemp("held")
+    open_or_make_store(Settings(home=home, database_url="")).close()
+    command = [sys.executable, "-m", "app.cli", "run", "sample", "--detach"]
+    with closing(sqlite3.connect(home / "stepwiser.db", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=ROOT, env=own(home), stdout=pipe, stderr=pipe, text=True)
+        yield process
+        process.kill()
+        process.wait()
+        holder.execute("ROLLBACK")
 
 
 def test_serving_other_machines_without_authentication_is_refused():
@@ -108,16 +120,6 @@ def test_a_store_that_is_read_only_is_named(tmp_path: Path):
     assert stepwiser(tmp_path, "runs", STEPWISER_DATABASE_URL=url).returncode == 0
 
 
-def test_a_store_that_stays_locked_is_named(tmp_path: Path):
-    settings = Settings(home=tmp_path, database_url="")
-    open_or_make_store(settings)
-    with sqlite3.connect(tmp_path / "stepwiser.db", isolation_level=None) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        done = stepwiser(tmp_path, "run", "sample", "--detach", timeout=180)
-        holder.execute("ROLLBACK")
-    assert done.returncode == 2 and "locked" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_a_queued_run_can_be_listed_stopped_and_resumed(tmp_path: Path):
     done = stepwiser(tmp_path, "run", "sample", "--set", "generate.count=3", "--detach")
     assert done.returncode == 0 and "run 1 is queued" in done.stdout and "no worker is running" in done.stdout
@@ -126,3 +128,8 @@ def test_a_queued_run_can_be_listed_stopped_and_resumed(tmp_path: Path):
     assert "stopped" in stepwiser(tmp_path, "runs").stdout
     assert stepwiser(tmp_path, "resume", "1", "--detach").returncode == 0
     assert "queued" in stepwiser(tmp_path, "runs").stdout
+
+
+def test_a_store_that_stays_locked_is_named(held_up: subprocess.Popen[str]):
+    _, said = held_up.communicate(timeout=180)
+    assert held_up.returncode == 2 and "locked" in said and "Traceback" not in said
