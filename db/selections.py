@@ -68,7 +68,7 @@ class LeftOut:
         """What is left out and why, for whom it is hidden from."""
         which = "of problems that you are" if self.siblings else "that you are"
         solutions = "1 solution" if self.trajectories == 1 else f"{self.trajectories:,} solutions"
-        return f"Left out: {solutions} with {self.chunks:,} chunks, {which} still to review blind"
+        return f"Left out of the file: {solutions} with {self.chunks:,} chunks, {which} still to review blind"
 
     def line(self, *, filtered: bool = False) -> dict[str, Any]:
         """The last line of an export that goes without something. ``filtered``: the export has a filter, which

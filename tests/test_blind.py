@@ -46,8 +46,8 @@ WRITES = [
     "make_queue",
     "mark_stalled",
     "put_draft",
-    "put_stops",
     "put_labels",
+    "put_stops",
     "queue_for_chunks",
     "read",
     "rebuild_totals",
@@ -314,6 +314,8 @@ def test_what_an_export_leaves_out_is_counted_and_the_key_of_kept_reads_moves_wi
     assert eve.hidden_now() and not ann.hidden_now() and not store.hidden_now()
     rows = list(effective_rows(eve, parse_rule("abs-q")))
     assert [row["trajectory"] for row in rows[:-1]] == [3, 3, 3]
+    counted = eve.count_selection()[1] + eve.left_out(siblings=False).chunks - eve.left_out().chunks
+    assert counted == len(rows) - 1  # as the Data page says it
     assert (rows[-1]["left_out"]["trajectories"], rows[-1]["left_out"]["chunks"]) == (2, 5)
     assert "still to review blind" in rows[-1]["left_out"]["why"]
     assert len(list(effective_rows(store, parse_rule("abs-q")))) == 8

@@ -291,7 +291,7 @@ def test_nothing_kept_outlives_joining_a_blind_queue_and_the_export_says_what_it
     assert f"Measured over all 7 solutions: {int(before[1]) - 3} chunks" in words(app.run())
     app = world.open(tab="export")
     assert (
-        "Left out: 1 solution with 3 chunks, of problems that you are still to review blind"
+        "Left out of the file: 1 solution with 3 chunks, of problems that you are still to review blind"
         in app.info[0].value
     )
 

@@ -134,7 +134,10 @@ def _labels() -> None:
             help="rel-ratio:gamma=0.8, rel-effective:alpha=0.4,n=4 or abs-q; type other values",
         )
         left = store.left_out(dataset)
-        chunks = store.count_selection(dataset=dataset)[1]
+        hidden = store.left_out(
+            dataset, siblings=False
+        )  # a selection goes without these, the file without all of ``left``
+        chunks = store.count_selection(dataset=dataset)[1] + hidden.chunks - left.chunks
         problem = _rule_problem(rule)
         st.download_button(
             "Download",
