@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from db import session
-from db.check import check
-from db.chunk_filter import ChunkFilter
-from db.column_types import utc_now
 from db.errors import NotAllowedError, NotFoundError, QueueStateError, ReviewConflictError, StoreValueError
 from db.queues_store import NewQueue
 from db.rows import ReviewDetails
 from db.store import Store
-from tests.store_world import BACKENDS, add_problem, add_trajectory, fresh_store
+from tests.queue_work import at, make, needs_own_clock, store, work
+from tests.store_world import add_problem, add_trajectory
 
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with fresh_store(request.param, tmp_path) as store:
-        yield store
-        assert check(store) == []
-
-
-def make(store: Store, chunks: list[int], **more: object) -> int:
-    values: dict[str, object] = {"name": "first look", "order": "reading", "chunk_ids": chunks}
-    return store.make_queue(NewQueue(**(values | more)), "ann")  # type: ignore[arg-type]
-
-
-@contextmanager
-def at(monkeypatch: pytest.MonkeyPatch, later: timedelta) -> Iterator[None]:
-    """The store's clock, so much later than it is (SQLite's is this machine's; a server's cannot be moved)."""
-    with monkeypatch.context() as patch:
-        patch.setattr(session, "utc_now", lambda: utc_now() + later)
-        yield
-
-
-def needs_own_clock(store: Store) -> None:
-    if not store.is_sqlite:
-        pytest.skip("the clock is the server's")
-
-
-def work(
-    store: Store, queue: int, actor: str, verdict: int | None = 1, card: str = "card"
-) -> list[int | None]:
-    """Answer everything that the actor is asked; the chunks in the order in which they came."""
-    done = []
-    while (item := store.next_item(queue, actor)) is not None:
-        done.append(item.chunk_id)
-        store.answer(item.id, f"{card}-{actor}-{item.id}", actor, verdict, supersedes=item.head)
-    return done
+__all__ = ["store"]
 
 
 def test_a_queue_is_worked_through_in_order_and_resumes_at_the_first_unfinished(store: Store):
@@ -304,162 +264,3 @@ def test_chunks_are_put_into_a_queue_by_name_once(store: Store):
     store.close_queue(queue, "ann")
     with pytest.raises(QueueStateError, match="is closed: nothing was added"):
         store.queue_for_chunks("these", chunks, "ann")
-
-
-# ---- first error
-
-
-def first_error_queue(store: Store, **more: object) -> tuple[int, list[int]]:
-    _, chunks = add_trajectory(store, add_problem(store), steps=4)
-    return make(store, [chunks[0]], mode="first-error", **more), chunks
-
-
-def said_of(store: Store, chunks: list[int], actor: str = "ann") -> list[int | str | None]:
-    """What the actor says of each chunk; nothing where they say nothing."""
-    (trajectory, _) = store.chunk_place(chunks[0])
-    now = store.reviews_in_force([trajectory])
-    return [next((r.verdict for r in now.get(c, []) if r.actor == actor), "nothing") for c in chunks]
-
-
-def test_a_first_error_makes_everything_before_it_sound_and_nothing_after(store: Store):
-    queue, chunks = first_error_queue(store)
-    item = store.next_item(queue, "ann")
-    assert item and (item.mode, item.chunk_id, item.first_error, item.n_chunks) == (
-        "first-error",
-        None,
-        None,
-        4,
-    )
-    details = ReviewDetails(span_start=0, span_end=4, correction="right")
-    rows = store.answer_first_error(item.id, "a", "ann", 2, "here", details)
-    assert [(row.verdict, row.comment, row.correction) for row in rows] == [
-        (1, "", None),
-        (1, "", None),
-        (-1, "here", "right"),
-    ]
-    assert said_of(store, chunks) == [1, 1, -1, "nothing"]
-    assert store.answer_first_error(item.id, "a", "ann", 0) == rows
-    view = store.item(item.id, "ann")
-    assert (view.status, view.first_error, view.n_done, view.head) == ("done", 2, 1, rows[0].id)
-    assert store.next_item(queue, "ann") is None and store.queue(queue).n_settled == 1
-
-
-@pytest.mark.parametrize(("second", "said"), [(1, [1, -1]), (3, [1, 1, 1, -1]), (-1, [1, 1, 1, 1])])
-def test_a_first_error_is_changed_whole_and_taken_back_whole(store: Store, second: int, said: list[int]):
-    queue, chunks = first_error_queue(store)
-    store.add_review(chunks[1], "before", "ann", 0, "of old")
-    item = store.next_item(queue, "ann")
-    assert item
-    rows = store.answer_first_error(item.id, "a", "ann", 2, supersedes=item.head)
-    with pytest.raises(ReviewConflictError, match="answer was changed since this card was drawn"):
-        store.answer_first_error(item.id, "b", "ann", 0)
-    store.answer_first_error(item.id, "c", "ann", second, supersedes=rows[0].id)
-    after = [0, "nothing", "nothing"] if second == 0 else ["nothing"] * (4 - len(said))
-    assert said_of(store, chunks) == said + after
-    view = store.item(item.id, "ann")
-    assert (view.first_error, view.status, store.queue(queue).n_settled) == (second, "done", 1)
-    assert store.undo_last(queue, "ann", "u") == item.id == store.undo_last(queue, "ann", "u")
-    assert said_of(store, chunks) == ["nothing", 0, "nothing", "nothing"]
-    view = store.item(item.id, "ann")
-    assert (view.first_error, view.status, store.queue(queue).n_settled) == (None, "open", 0)
-
-
-def test_what_is_no_chunk_or_no_solution_is_refused(store: Store):
-    queue, chunks = first_error_queue(store)
-    item = store.next_item(queue, "ann")
-    assert item
-    for wrong in (4, -2, True):
-        with pytest.raises(StoreValueError, match="has 4 chunks: its first error cannot be at"):
-            store.answer_first_error(item.id, "a", "ann", wrong)
-    with pytest.raises(StoreValueError, match="is a whole solution: it is answered by its first error"):
-        store.answer(item.id, "a", "ann", 1)
-    other = store.next_item(make(store, chunks, name="chunks"), "ann")
-    assert other
-    with pytest.raises(StoreValueError, match="is a chunk: it is answered by a verdict"):
-        store.answer_first_error(other.id, "a", "ann", 1)
-    assert said_of(store, chunks) == ["nothing"] * 4
-
-
-# ---- quality control
-
-
-def test_known_items_are_mixed_in_at_their_rate_and_every_member_gets_them(store: Store):
-    _, chunks = add_trajectory(store, add_problem(store), steps=20)
-    _, known = add_trajectory(store, add_problem(store, "k"), steps=10)
-    queue = make(store, [*chunks, *known[:3]], known=dict.fromkeys(known, 1), known_rate=0.2)
-    row = store.queue(queue)
-    assert (row.n_items, row.recipe["known"]) == (25, 5)
-    anns = [store.next_item(queue, "ann")]
-    assert anns[0] is not None and not hasattr(anns[0], "known")
-    done = work(store, queue, "ann")
-    mine = [chunk for chunk in done if chunk in known]
-    assert len(mine) == 5 and [chunk for chunk in done if chunk in chunks] == chunks
-    places = [done.index(chunk) for chunk in mine]
-    assert (
-        max(b - a for a, b in zip([-1, *places], [*places, 25], strict=True)) <= 10
-    )  # spread, not in a heap
-    assert work(store, queue, "bob") == []  # they alone are no work
-    assert store.queue(queue).n_settled == 20
-
-
-def test_two_members_share_the_items_and_both_get_the_known_ones(store: Store):
-    _, chunks = add_trajectory(store, add_problem(store), steps=8)
-    _, known = add_trajectory(store, add_problem(store, "k"), steps=2)
-    queue = make(store, chunks, known=dict.fromkeys(known, -1), known_rate=0.2)
-    got: dict[str, list[int | None]] = {"ann": [], "bob": []}
-    turns = 0
-    while turns < 40:
-        for actor, mine in got.items():
-            turns += 1
-            item = store.next_item(queue, actor)
-            if item is not None:
-                mine.append(item.chunk_id)
-                store.answer(item.id, f"{actor}{item.id}", actor, -1, supersedes=item.head)
-    assert sorted(c for mine in got.values() for c in mine if c in chunks) == chunks  # type: ignore[type-var]
-    assert all(set(known) <= set(mine) for mine in got.values())
-    assert {row.right for row in store.queue_progress(queue)} == {2}
-
-
-def test_known_first_errors_are_checked_and_counted(store: Store):
-    _, chunks = add_trajectory(store, add_problem(store), steps=3)
-    other, _ = add_trajectory(store, add_problem(store, "k"), steps=3)
-    with pytest.raises(
-        StoreValueError, match=f"trajectory {other} has 3 chunks: its first error cannot be at 3"
-    ):
-        make(store, chunks, mode="first-error", known={other: 3})
-    with pytest.raises(NotFoundError, match="there are no trajectories 99"):
-        make(store, chunks, mode="first-error", known={99: 0})
-    queue = make(store, chunks, mode="first-error", known={other: 1}, known_rate=0.5)
-    while (item := store.next_item(queue, "ann")) is not None:
-        store.answer_first_error(item.id, f"a{item.id}", "ann", 1, supersedes=item.head)
-    (ann,) = store.queue_progress(queue)
-    assert (ann.done, ann.known, ann.right) == (2, 1, 1)
-
-
-# ---- what a queue can be
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"name": "  "}, "a queue needs a name of 1 to 200 characters"),
-        ({"order": "best"}, "a queue's order is one of disagreement, "),
-        ({"mode": "all"}, "a queue's mode is one of chunk, first-error"),
-        ({"rule": "abs"}, "a queue's rule is one of abs-q, "),
-        ({"limit": 0}, "a queue holds 1 to 100,000 items, not 0"),
-        ({"reviews_per_item": 0}, "an item takes 1 to 100 reviews, not 0"),
-        ({"known_rate": 0.9}, "known items can be up to 50% of a queue, not 0.9"),
-        ({"known": {1: 2}}, "a known verdict is 1, 0 or -1"),
-        ({"where": ChunkFilter(), "chunk_ids": [1]}, "from a filter or from given chunks, not from both"),
-    ],
-)
-def test_what_cannot_be_a_queue_is_said(values: dict[str, object], message: str):
-    with pytest.raises(StoreValueError, match=message):
-        NewQueue(**({"name": "q"} | values))  # type: ignore[arg-type]
-
-
-def test_a_filter_that_fits_nothing_makes_no_queue(store: Store):
-    add_trajectory(store, add_problem(store))
-    with pytest.raises(StoreValueError, match="no chunk fits: no queue was made"):
-        store.make_queue(NewQueue("q", where=ChunkFilter(dataset="other")), "ann")
-    assert store.queues() == []
