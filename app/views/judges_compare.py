@@ -232,7 +232,9 @@ def _side_by_side(chunk_id: int, a: str, b: str, known: Raters, rows: Sequence[R
     with st.container(border=True, key="side-by-side"):
         with st.container(horizontal=True, vertical_alignment="center"):
             label = row.said[2]
-            st.markdown(f"**Chunk {idx}** of trajectory {trajectory_id} {label_chip(label, 'what right means')}")
+            st.markdown(
+                f"**Chunk {idx}** of trajectory {trajectory_id} {label_chip(label, 'what right means')}"
+            )
             st.page_link(
                 "views/trajectory.py",
                 label="On its page",

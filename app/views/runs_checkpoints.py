@@ -33,7 +33,7 @@ TONES: dict[str, Tone] = {
 }
 COLUMNS_SHOWN = (
     Column("Checkpoint", "link"),
-    Column("For", "chips"),
+    Column("For", "chips", "named"),
     Column("Made from", "small"),
     Column("By", "small"),
     Column("Measured", "text", "wide"),

@@ -240,7 +240,9 @@ def _when_empty(leaf: Leaf) -> str:
     _, found, meaning = (leaf.info.description or "").partition("empty: ")
     if found:
         return meaning.split(";")[0].split(",")[0]
-    return "all" if leaf.path.startswith("select.") else "no limit" if leaf.optional else ""
+    if leaf.path.startswith("select."):
+        return "all"
+    return "" if not leaf.optional else "no limit" if leaf.type in (int, float) else "none"
 
 
 def _limits(leaf: Leaf) -> dict[str, Any]:
