@@ -49,8 +49,8 @@ def known_raters(extra: Iterable[str] = ()) -> Raters:
         str(Rater("rule", rule.name)): f"Rule {str(rule).replace(':', ', ').replace('=', ' ')}"
         for rule in DEFAULT_RULES
     }
-    for rater in EFFECTIVE:
-        titles[rater] = f"Label in force, {parse_rater(rater).which or 'rel-ratio'}"
+    for name in EFFECTIVE:
+        titles[name] = f"Label in force, {parse_rater(name).which or 'rel-ratio'}"
     runs = {run.id: run for run in store.runs(RUNS, kinds=["judge"])}
     for text in extra:
         rater = _of_address(text)
