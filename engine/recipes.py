@@ -7,16 +7,18 @@ repeated from its row alone. ``training.recipes`` adds the training kinds.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.checkpoints import resolve_checkpoint
 from engine.errors import RecipeError
 from engine.judge import load_prompt
+from engine.labels import parse_rule
 from engine.llm import LLMSpec
 from engine.llm.base import Sampling
+from engine.policy_prompt import CHAT, JUDGE_CHAT, PolicyPrompt, check_chat
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -83,11 +85,11 @@ class SampleRecipe(Recipe):
     n: int = Field(16, ge=1, le=4096, description="Solutions a problem")
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
+    chat: bool = Field(False, description=CHAT)
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
 
     def check(self, home: Path) -> None:
-        resolve_checkpoint(self.llm.checkpoint, home)
-        load_prompt(self.prompt, needs=("problem",))
+        PolicyPrompt.check(self.prompt, self.chat, resolve_checkpoint(self.llm.checkpoint, home))
 
 
 class RolloutRecipe(Recipe):
@@ -96,13 +98,34 @@ class RolloutRecipe(Recipe):
     kind: Literal["rollout"] = "rollout"
     select: Selection = Field(default_factory=Selection)
     m: int = Field(16, ge=1, le=4096, description="Rollouts a prefix; more than are stored tops them up")
+    rules: tuple[str, ...] = Field(
+        (),
+        description="Thrift: stop at a prefix once its labels under these rules (rel-ratio:gamma=0.8) can no longer "
+        "change; other rules then give no label there. Empty: draw all",
+    )
+    places: Literal["all", "first-error"] = Field(
+        "all",
+        description="Every prefix, or only those of a binary search for the first chunk from which no rollout succeeds",
+    )
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
+    chat: bool = Field(False, description=CHAT)
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
 
+    @model_validator(mode="after")
+    def _rules_are_rules(self) -> Self:
+        try:
+            names = {parse_rule(rule).name for rule in self.rules}
+        except RecipeError as error:
+            raise ValueError(str(error)) from error
+        if self.places == "first-error" and names - {"abs-q"}:
+            raise ValueError(
+                "places first-error asks whether any rollout succeeds: the only rule it can have is abs-q"
+            )
+        return self
+
     def check(self, home: Path) -> None:
-        resolve_checkpoint(self.llm.checkpoint, home)
-        load_prompt(self.prompt, needs=("problem",))
+        PolicyPrompt.check(self.prompt, self.chat, resolve_checkpoint(self.llm.checkpoint, home))
 
 
 class JudgeRecipe(Recipe):
@@ -122,10 +145,11 @@ class JudgeRecipe(Recipe):
         "judge_nano",
         description="Prompt of the judge, by name; a discriminative judge has its own, which its checkpoint names",
     )
+    chat: bool = Field(False, description=JUDGE_CHAT)
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=128))
 
     def check(self, home: Path) -> None:
-        resolve_checkpoint(self.llm.checkpoint, home)
+        check_chat(self.chat, resolve_checkpoint(self.llm.checkpoint, home))
         load_prompt(self.prompt)
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from db.check import check
+from db.store import open_store
 from engine.pipeline.sampling import sample_with
 from tests import little_world as little
 from tests.kill_run import DRAWS
@@ -30,10 +31,10 @@ def test_five_kills_lose_nothing_and_double_nothing(tmp_path: Path):
         store = little.open_little(folder, problems=100)
         sample_with(little.context(store, little.sample_recipe(n=4), folder), little.scripted_policy())
     assert start(whole, 0, "between") == 0
-    expected = little.all_rollouts(little.open_store(f"sqlite:///{whole / 'little.db'}"))
+    expected = little.all_rollouts(open_store(f"sqlite:///{whole / 'little.db'}"))
     assert set(Counter(key for key, *_ in expected).values()) == {DRAWS}
 
-    store = little.open_store(f"sqlite:///{killed / 'little.db'}")
+    store = open_store(f"sqlite:///{killed / 'little.db'}")
     dice = random.Random(20261129)
     committed: list[tuple] = []
     for attempt in range(5):

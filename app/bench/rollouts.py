@@ -19,12 +19,12 @@ from app.bench import Bar, conclude
 from app.settings import Settings
 from app.store import open_or_make_store
 from engine.checkpoints import resolve_checkpoint
-from engine.judge import load_prompt
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import Request
 from engine.llm.vllm import VLLMDoor
 from engine.pipeline.rolling import Rolling, roll_out
 from engine.pipeline.sampling import sample_with
+from engine.policy_prompt import PolicyPrompt
 from engine.recipes import Draws, Generate, Recipe, RolloutRecipe, SampleRecipe, Selection
 from engine.runs import RunContext
 
@@ -66,8 +66,9 @@ class Bench:
         """Exactly what the stage asks the door for."""
         ctx = self.fresh("requests")
         return [
-            request
-            for request, _ in Rolling(ctx, self.llm, load_prompt(ctx.recipe.prompt, ["problem"])).requests()
+            item[0]
+            for item in Rolling(ctx, self.llm, PolicyPrompt.load(ctx.recipe.prompt)).requests()
+            if item
         ]
 
     def empty_cache(self) -> None:

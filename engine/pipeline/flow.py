@@ -1,6 +1,7 @@
 """The one stream: requests to the door, completions to the grader, rows in small batches to the store.
 
-Memory holds what is in flight and one batch. Not: what the requests are about (the stages) or how either end works.
+Memory holds what is in flight, what waits for the grader (bounded: beyond that nothing more is asked of the door) and
+one batch. Not: what the requests are about (the stages) or how either end works.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from engine.answers import Grade, Grader, Reference
 from engine.checkpoints import resolve_checkpoint
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Completion, Request
+from engine.pipeline.clock import GRADER, OWN, Clock
+from engine.pipeline.clock import LLM as LLM_TIME
 from engine.runs import RunContext
 
 T = TypeVar("T")
 BATCH_ROWS = 512
 BATCH_S = 1.0
 """What a kill can cost: the rows of one batch, or of one second."""
+MOST_UNGRADED = 4096
+"""Draws that may wait for the grader before nothing more is asked of the door."""
+GRADER_S = 0.005
 
 
 def open_door(ctx: RunContext[Any], spec: LLMSpec) -> LLM:
@@ -27,7 +33,8 @@ def open_door(ctx: RunContext[Any], spec: LLMSpec) -> LLM:
     path = resolve_checkpoint(spec.checkpoint, ctx.home)
     ctx.progress(0, None, "", f"loading {spec.checkpoint}")
     started = time.monotonic()
-    llm = open_llm(spec.model_copy(update={"checkpoint": str(path), "name": spec.name or spec.checkpoint}))
+    named = spec.model_copy(update={"checkpoint": str(path), "name": spec.name or spec.checkpoint})
+    llm = open_llm(named, ctx.llm_keys)
     ctx.log(f"loaded {llm.info.name} ({llm.info.content_hash[:12]}) in {time.monotonic() - started:.1f} s")
     return llm
 
@@ -56,43 +63,72 @@ class _Waiting:
 
 
 def stream_graded(
-    llm: LLM, requests: Iterable[tuple[Request, Reference]], grader: Grader, stopping: Callable[[], bool]
+    llm: LLM,
+    requests: Iterable[tuple[Request, Reference] | None],
+    grader: Grader,
+    stopping: Callable[[], bool],
+    clock: Clock | None = None,
 ) -> Iterator[Graded]:
     """Serve (request, reference) pairs; yield each request once all its draws are graded.
 
-    The grader works while the door does. When ``stopping`` turns true what is in flight is dropped; what was
-    graded has been yielded.
+    The source may say None while its next request waits for answers that are not graded yet. The grader works while
+    the door does. When ``stopping`` turns true what is in flight is dropped; what was graded has been yielded.
     """
+    clock = clock or Clock()
     references: dict[str, Reference] = {}
     waiting: dict[str, _Waiting] = {}
+    ungraded = 0
 
-    def pull() -> Iterator[Request]:
-        for request, reference in requests:
-            references[request.id] = reference
-            yield request
+    def pull() -> Iterator[Request | None]:
+        source = iter(requests)
+        while True:
+            if ungraded > MOST_UNGRADED:
+                yield None
+                continue
+            with clock.at(OWN):
+                try:
+                    item = next(source)
+                except StopIteration:
+                    return
+            if item is not None:
+                references[item[0].id] = item[1]
+            yield item and item[0]
 
     def collect(results: Iterable[tuple[Any, Grade]]) -> Iterator[Graded]:
+        nonlocal ungraded
         for (request_id, index), grade in results:
+            ungraded -= 1
             waiting[request_id].grades[index] = grade
             if waiting[request_id].complete:
                 yield waiting.pop(request_id).graded(request_id)
 
     stream = llm.stream(pull())
-    for completions in stream:
-        request_id = completions[0].request_id
-        reference = references.pop(request_id)
-        waiting[request_id] = _Waiting(list(completions))
-        for completion in completions:
-            grader.submit(
-                (request_id, completion.index), completion.text, reference, completion.finish_reason
+    while True:
+        with clock.at(LLM_TIME):
+            completions = next(stream, None)
+        if completions is None:
+            break
+        if completions:
+            request_id = completions[0].request_id
+            reference = references.pop(request_id)
+            waiting[request_id] = _Waiting(list(completions))
+            ungraded += len(completions)
+            grader.submit_many(
+                ((request_id, c.index), c.text, reference, c.finish_reason) for c in completions
             )
-        yield from collect(grader.results())
+        results = grader.results()
+        if not completions and not results:  # nothing in flight: what comes next waits for a grade
+            with clock.at(GRADER):
+                time.sleep(GRADER_S)
+        yield from collect(results)
         if stopping():
             break
     close = getattr(stream, "close", None)
     if close is not None:
         close()
-    yield from collect(grader.drain())
+    with clock.at(GRADER):
+        results = grader.drain()
+    yield from collect(results)
 
 
 class Batch(Generic[T]):

@@ -1,233 +1,257 @@
 """The rollout kind of run: M continuations from every prefix of every selected trajectory, in one stream.
 
 There is no loop over trajectories around the door: prefixes of all of them share it, and prefixes that trajectories
-have in common are drawn once. Labels are made as soon as a trajectory's last prefix is in the store.
+have in common are drawn once. With ``rules`` a prefix is drawn only until their labels are decided (engine.thrift),
+with ``places: first-error`` only where the search looks (engine.first_error). Labels are made as soon as a
+trajectory's last draw is in the store; a killed run goes on from the draws that are.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from db.rows import NewPrefix, NewRollout, StageTrajectory
+from db.rows import NewRollout, StageTrajectory
+from engine import first_error, thrift
 from engine.answers import Grader, Reference
-from engine.judge import JudgePrompt, load_prompt, render
+from engine.labels import parse_rule
 from engine.llm.base import LLM, Request
+from engine.pipeline.clock import STORE, Clock, Meter
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.labelling import relabel
+from engine.pipeline.prefixes import Prefixes, Stored, open_prefix, plan_of
+from engine.pipeline.savings import Savings
+from engine.pipeline.schedule import Ask, OpenPrefix, Schedule, Wanted, everything
+from engine.policy_prompt import PolicyPrompt
 from engine.recipes import RolloutRecipe
-from engine.rollouts import base_seed, prefix_key, requests_for
+from engine.rollouts import requests_for
 from engine.runs import RunContext
 
 TRAJECTORIES_A_BATCH = 100
 
 
 def run(ctx: RunContext[RolloutRecipe]) -> dict[str, Any]:
-    """Roll out until every prefix has M draws, then label. Returns counts and the rate."""
+    """Roll out until every prefix has M draws (or all that is asked for is decided), then label."""
     with open_door(ctx, ctx.recipe.llm) as llm:
         return roll_out(ctx, llm)
 
 
 def roll_out(ctx: RunContext[RolloutRecipe], llm: LLM) -> dict[str, Any]:
-    """``run`` through a door that is open already."""
-    prompt = load_prompt(ctx.recipe.prompt, needs=("problem",))
-    ctx.facts({prompt.name: prompt.hash})
+    """``run`` through a door that is open already. Returns counts, what was spared, and the rate."""
+    prompt = PolicyPrompt.load(ctx.recipe.prompt, ctx.recipe.chat)
+    ctx.facts(prompt.facts())
     with Grader(cache=ctx.store.grades) as grader:
         stage = Rolling(ctx, llm, prompt)
-        batch = Batch(stage.write)
-        for graded in stream_graded(llm, stage.requests(), grader, lambda: ctx.stopping):
-            batch.add(stage.rollouts(graded))
-        batch.flush()
-        stage.label_finished()
-    return stage.pace.result() | stage.counts
+        for graded in stream_graded(llm, stage.requests(), grader, lambda: ctx.stopping, stage.clock):
+            stage.take(graded)
+        stage.settle()
+        stage.meter.tick(last=True)
+    return stage.result()
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A request on its way: the stored prefix and the first draw that it asks for."""
-
-    prefix_id: int
-    first_draw: int
-    request: Request
+def wanted_by(recipe: RolloutRecipe) -> Wanted:
+    """What a recipe wants of a trajectory's places."""
+    if recipe.places == "first-error":
+        return partial(first_error.wanted, stop_at_success=bool(recipe.rules))
+    if recipe.rules:
+        return partial(thrift.wanted, [parse_rule(rule) for rule in recipe.rules])
+    return everything
 
 
 class Rolling:
-    """What the stream's two ends share: which draws are on their way, which trajectories wait for which prefix."""
+    """What the stream's two ends share: the schedule, the prefixes under way, and what waits to be labelled."""
 
-    def __init__(self, ctx: RunContext[RolloutRecipe], llm: LLM, prompt: JudgePrompt):
-        self.ctx, self.llm, self.prompt = ctx, llm, prompt
-        self.sampling = ctx.recipe.draws.sampling()
-        trajectories, chunks = ctx.store.count_selection(**ctx.recipe.select.model_dump())
-        self.expected = max(0, chunks - trajectories) * ctx.recipe.m
-        self.pace = Pace(ctx, "rollouts", 0, self.expected)
-        self.counts = {
-            "trajectories": 0,
-            "prefixes": 0,
-            "shared_prefixes": 0,
-            "too_long": 0,
-            "labelled_chunks": 0,
-        }
+    def __init__(self, ctx: RunContext[RolloutRecipe], llm: LLM, prompt: PolicyPrompt):
+        self.ctx, self.recipe = ctx, ctx.recipe
+        self.rules = [str(parse_rule(rule)) for rule in self.recipe.rules]
+        self.search = self.recipe.places == "first-error"
+        self.prefixes = Prefixes.of(ctx, llm, prompt)
+        self._follow_ups = bool(self.rules) or self.search
+        self.schedule = Schedule(wanted_by(self.recipe))
+        self.savings = Savings(self.recipe.m)
+        self.clock = Clock()
+        self.meter = Meter(ctx, self.clock)
+        self.batch = Batch(self._write)
+        trajectories, chunks = ctx.store.count_selection(**self.recipe.select.model_dump())
+        self._unseen = max(0, chunks - trajectories) * self.recipe.m
+        self.pace = Pace(ctx, "rollouts", 0, self._unseen)
+        self._open: dict[int, OpenPrefix] = {}
         self._seen: set[int] = set()
-        self._asked: dict[str, _Asked] = {}
-        self._waiting: dict[int, set[int]] = defaultdict(set)
-        self._missing: dict[int, int] = {}
-        self._finished: list[int] = []
+        self._asked: dict[str, tuple[Ask, Request]] = {}
 
-    def requests(self) -> Iterator[tuple[Request, Reference]]:
-        """(request, reference) for what each prefix still lacks, read from the store as the door asks for more."""
-        pages = self.ctx.store.iterate_trajectories(
-            **self.ctx.recipe.select.model_dump(), batch=TRAJECTORIES_A_BATCH
+    # ---- requests
+
+    def requests(self) -> Iterator[tuple[Request, Reference] | None]:
+        """(request, reference) for what is wanted, read from the store as the door asks for more; None: not now."""
+        for trajectories in self._pages():
+            with self.clock.at(STORE):
+                self.settle()
+                self._plan(trajectories)
+            while ask := self.schedule.next():
+                yield self._request(ask)
+        while (ask := self.schedule.next()) or (self._follow_ups and self.schedule.flying):
+            yield self._request(ask) if ask else None
+
+    def _pages(self) -> Iterator[list[StageTrajectory]]:
+        """The selection, problem by problem, so that beginnings that are alike come together."""
+        chosen = self.ctx.store.selection_ids(**self.recipe.select.model_dump())
+        ids = [trajectory_id for trajectory_id, _ in sorted(chosen, key=lambda row: (row[1], row[0]))]
+        for start in range(0, len(ids), TRAJECTORIES_A_BATCH):
+            page = self.ctx.store.stage_trajectories(ids[start : start + TRAJECTORIES_A_BATCH])
+            if self.search:
+                page = [t for t in page if t.outcome not in ("correct", "error")]
+            yield sorted(page, key=lambda t: (t.problem_id, t.text, t.id))
+
+    def _plan(self, trajectories: Sequence[StageTrajectory]) -> None:
+        """Store a page's prefixes, look up what was drawn from them, and give the plans to the schedule."""
+        places = self.prefixes.store_rows(trajectories)
+        stored = self.prefixes.stored(places)
+        for trajectory, own in zip(trajectories, places, strict=True):
+            sampled = bool(stored.samples.get(own[0]))
+            for k, id_ in own.items():
+                if k or not (sampled or self.search):
+                    self._use(id_, stored)
+                elif sampled and id_ not in self._seen:
+                    self._seen.add(id_)
+                    self.savings.sampled_starts += 1
+            self._unseen -= self.recipe.m * max(0, len(trajectory.chunks) - 1)
+            self.savings.trajectories += 1
+            self.savings.graded_ends += bool(trajectory.chunks) and trajectory.outcome != "truncated"
+            self.schedule.add(plan_of(trajectory, own, self._open, stored))
+        self._mark_begun(stored)
+        self._progress(0, 0)
+
+    def _use(self, id_: int, stored: Stored) -> None:
+        """Open a prefix, or count it as shared."""
+        first = id_ not in self._seen
+        self._seen.add(id_)
+        self.savings.shared_prefixes += not first
+        if id_ in self._open:
+            return
+        prefix = self._open[id_] = open_prefix(stored.rows[id_], stored.counts.get(id_, {}), self.recipe.m)
+        self.savings.opened(prefix)
+        if first and not prefix.draws.closed:
+            self.savings.wanted += self.recipe.m
+            self.pace.done += min(prefix.draws.made, self.recipe.m)
+
+    def _mark_begun(self, stored: Stored) -> None:
+        """Say in the store which prefixes are drawn towards M in parts, before their first draw.
+
+        Without rules that is so only for prefixes that an earlier run stopped on the way to another M.
+        """
+        begun = []
+        for id_, row in stored.rows.items():
+            prefix, stop = self._open.get(id_), stored.stops.get(id_)
+            if prefix is None or not prefix.draws.left or row.error:
+                continue
+            live = stop is not None and prefix.draws.made < stop.m
+            if (self.rules and not self.search) or (live and stop is not None and stop.m != self.recipe.m):
+                begun.append(id_)
+        self._begin(begun)
+
+    def _begin(self, ids: Sequence[int]) -> None:
+        if ids:
+            self.ctx.store.put_stops(ids, self.recipe.m, (), run_id=self.ctx.run_id)
+
+    def _request(self, ask: Ask) -> tuple[Request, Reference]:
+        prefix, made = ask.prefix, ask.prefix.draws.made
+        if not prefix.began:
+            prefix.began = True
+            self.savings.prefixes += 1
+            if self.rules and self.search:
+                with self.clock.at(STORE):
+                    self._begin([prefix.id])
+        request = requests_for(
+            prefix.key, prefix.token_ids, prefix.base_seed, made, made + ask.count, self.prefixes.sampling
         )
-        for trajectories in pages:
-            self.counts["trajectories"] += len(trajectories)
-            yield from self._requests_of(trajectories)
+        assert request is not None
+        self._asked[request.id] = ask, request
+        trajectory = ask.plan.trajectory
+        before = "".join(chunk.lead + chunk.text + chunk.close for chunk in trajectory.chunks[: ask.at])
+        return request, Reference(trajectory.reference, trajectory.verifier, before)
 
-    def _places(self, trajectory: StageTrajectory) -> list[int]:
-        """The k of the prefixes that are rolled out: 1..H-1, H too where the trajectory never finished."""
-        last = len(trajectory.chunks) + (trajectory.outcome == "truncated")
-        return list(range(1, last))
+    # ---- answers
 
-    def _requests_of(self, trajectories: list[StageTrajectory]) -> Iterator[tuple[Request, Reference]]:
-        prefixes: dict[str, NewPrefix] = {}
-        keys: dict[int, dict[int, str]] = {}
-        for trajectory in trajectories:
-            rows = self._prefixes(trajectory)
-            keys[trajectory.id] = {k: row.key for k, row in rows.items()}
-            prefixes |= {row.key: row for row in rows.values()}
-        ids = self.ctx.store.ensure_prefixes(list(prefixes.values()), run_id=self.ctx.run_id)
-        self._link(trajectories, keys, ids)
-        drawn = self.ctx.store.draws_done(list(ids.values()))
-        sampled = self.ctx.store.sample_counts([ids[k[0]] for k in keys.values()])
-        stored = self.ctx.store.prefixes(ids.values())
-        for trajectory in trajectories:
-            yield from self._ask(trajectory, keys[trajectory.id], ids, stored, drawn, sampled)
-            if not self._missing.get(trajectory.id):
-                self._finished.append(trajectory.id)
-        self.pace.total = self.expected
+    def take(self, graded: Graded) -> None:
+        """Rows of one prefix's new draws on their way to the store, and what follows from them."""
+        ask, request = self._asked.pop(graded.request_id)
+        self.batch.add(self._rows(graded, ask, request))
+        self.meter.tick()
 
-    def _prefixes(self, trajectory: StageTrajectory) -> dict[int, NewPrefix]:
-        """Prefix rows by k; 0 (the bare problem) is always among them, for its value."""
-        prompt = render(self.prompt, problem=trajectory.problem)
-        start = tuple(self.llm.encode(prompt))
-        rows = {0: self._prefix(trajectory, start)}
-        text = ""
-        for k, chunk in enumerate(trajectory.chunks, start=1):
-            text += chunk.lead + chunk.text + chunk.close
-            if k in self._places(trajectory):
-                own = (
-                    trajectory.token_ids is not None
-                    and trajectory.checkpoint_hash == self.llm.info.content_hash
-                )
-                if own and chunk.token_end is not None and trajectory.token_ids is not None:
-                    ids = start + trajectory.token_ids[: chunk.token_end]
-                else:
-                    ids = tuple(self.llm.encode(prompt + text))
-                rows[k] = self._prefix(trajectory, ids)
-        return rows
-
-    def _prefix(self, trajectory: StageTrajectory, ids: tuple[int, ...]) -> NewPrefix:
-        key = prefix_key(ids, self.llm.info.content_hash, self.sampling)
-        return NewPrefix(
-            key=key,
-            problem_id=trajectory.problem_id,
-            policy=self.llm.info.name,
-            checkpoint_hash=self.llm.info.content_hash,
-            sampling=self.ctx.recipe.draws.model_dump(mode="json"),
-            token_ids=ids,
-            base_seed=base_seed(self.ctx.seed, key),
-        )
-
-    def _link(
-        self, trajectories: list[StageTrajectory], keys: dict[int, dict[int, str]], ids: dict[str, int]
-    ) -> None:
-        """Write which prefix ends with which chunk, and whose pass rate is the trajectory's q_{-1}."""
-        chunks, firsts = [], []
-        for trajectory in trajectories:
-            own = keys[trajectory.id]
-            firsts.append((trajectory.id, ids[own[0]]))
-            chunks += [(trajectory.chunks[k - 1].id, ids[key]) for k, key in own.items() if k]
-        self.ctx.store.set_chunk_prefixes(chunks)
-        self.ctx.store.set_value_prefixes(firsts)
-
-    def _ask(
-        self,
-        trajectory: StageTrajectory,
-        keys: dict[int, str],
-        ids: dict[str, int],
-        stored: dict[int, Any],
-        drawn: dict[int, int],
-        sampled: dict[int, dict[str, int]],
-    ) -> Iterator[tuple[Request, Reference]]:
-        m = self.ctx.recipe.m
-        self.expected += m * (len(self._places(trajectory)) - max(0, len(trajectory.chunks) - 1))
-        for k, key in keys.items():
-            prefix = stored[ids[key]]
-            if k == 0 and sampled.get(prefix.id):
-                continue
-            self.expected += m * (k == 0)
-            if prefix.error or prefix.id in self._seen:
-                self.expected -= m
-                self.counts["shared_prefixes"] += prefix.id in self._seen
-                if prefix.id in self._waiting:
-                    self._wait(trajectory.id, prefix.id)
-                continue
-            self._seen.add(prefix.id)
-            have = drawn.get(prefix.id, 0)
-            request = requests_for(key, prefix.token_ids, prefix.base_seed, have, m, self.sampling)
-            self.pace.total = self.expected
-            self.pace.add(min(have, m), 0)
-            if request is None:
-                continue
-            self.counts["prefixes"] += 1
-            self._asked[key] = _Asked(prefix.id, have, request)
-            self._wait(trajectory.id, prefix.id)
-            before = "".join(chunk.lead + chunk.text + chunk.close for chunk in trajectory.chunks[:k])
-            yield request, Reference(trajectory.reference, trajectory.verifier, before)
-
-    def _wait(self, trajectory_id: int, prefix_id: int) -> None:
-        if trajectory_id not in self._waiting[prefix_id]:
-            self._waiting[prefix_id].add(trajectory_id)
-            self._missing[trajectory_id] = self._missing.get(trajectory_id, 0) + 1
-
-    def rollouts(self, graded: Graded) -> Iterator[NewRollout]:
-        """Rows of one prefix's new draws; a prefix that does not fit the context is marked instead."""
-        asked = self._asked.pop(graded.request_id)
+    def _rows(self, graded: Graded, ask: Ask, request: Request) -> Iterator[NewRollout]:
+        """A prefix that does not fit the context is marked instead."""
+        prefix, first = ask.prefix, ask.prefix.draws.made
         if graded.completions[0].too_long:
-            self.counts["too_long"] += 1
-            self.ctx.store.set_prefix_errors([(asked.prefix_id, graded.completions[0].error or "too long")])
-            self.ctx.log(f"prefix {asked.prefix_id}: {graded.completions[0].error}")
-            self._settle(asked.prefix_id)
+            self._too_long(prefix, graded.completions[0].error or "too long")
             return
         for completion, grade in zip(graded.completions, graded.grades, strict=True):
             yield NewRollout(
-                prefix_id=asked.prefix_id,
-                draw=asked.first_draw + completion.index,
+                prefix_id=prefix.id,
+                draw=first + completion.index,
                 outcome=grade.outcome,
                 n_tokens=len(completion.token_ids),
                 text=completion.text,
                 answer=grade.answer,
                 finish_reason=completion.finish_reason,
-                seed=asked.request.seed + completion.index,
+                seed=request.seed + completion.index,
                 note=completion.error,
             )
+        self.schedule.drawn(prefix, [grade.outcome for grade in graded.grades])
+        self.meter.prefixes += not prefix.draws.left or not prefix.plans
 
-    def write(self, rows: list[NewRollout]) -> None:
+    def _too_long(self, prefix: OpenPrefix, why: str) -> None:
+        self.savings.too_long += 1
+        self.savings.wanted -= prefix.draws.left
+        self.ctx.store.set_prefix_errors([(prefix.id, why)])
+        self.ctx.log(f"prefix {prefix.id}: {why}")
+        prefix.draws.closed = True
+        self.schedule.drawn(prefix, [])
+
+    def _write(self, rows: list[NewRollout]) -> None:
         """Commit a batch; then label the trajectories that have all they wait for."""
-        self.ctx.store.add_rollouts(rows, run_id=self.ctx.run_id)
-        self.pace.add(len(rows), sum(row.n_tokens for row in rows))
-        for prefix_id in {row.prefix_id for row in rows}:
-            self._settle(prefix_id)
-        self.label_finished()
+        with self.clock.at(STORE):
+            self.ctx.store.add_rollouts(rows, run_id=self.ctx.run_id)
+            tokens = sum(row.n_tokens for row in rows)
+            self.meter.tokens += tokens
+            self._label()
+            self._progress(len(rows), tokens)
 
-    def _settle(self, prefix_id: int) -> None:
-        for trajectory_id in self._waiting.pop(prefix_id, ()):
-            self._missing[trajectory_id] -= 1
-            if not self._missing[trajectory_id]:
-                self._finished.append(trajectory_id)
+    def settle(self) -> None:
+        """Commit what is held and label what is complete: everything graded so far is in the store then."""
+        self.batch.flush()
+        with self.clock.at(STORE):
+            self._label()
 
-    def label_finished(self) -> None:
-        """Label what is complete so far."""
-        finished, self._finished = self._finished, []
-        self.counts["labelled_chunks"] += relabel(self.ctx.store, finished)
+    def _label(self) -> None:
+        """Label what is finished, and let go of it. Every draw that it waits for is in the store."""
+        finished, self.schedule.finished = self.schedule.finished, []
+        if self.rules:
+            stopped = {
+                prefix.id
+                for plan in finished
+                for prefix in plan.prefixes.values()
+                if prefix.draws.left and (prefix.draws.made or not self.search)
+            }
+            if stopped:
+                self.ctx.store.put_stops(sorted(stopped), self.recipe.m, self.rules, run_id=self.ctx.run_id)
+        self.savings.labelled_chunks += relabel(self.ctx.store, [plan.trajectory.id for plan in finished])
+        idle, self.schedule.idle = self.schedule.idle, {}
+        for prefix in idle.values():
+            if prefix.id in self._open and not prefix.plans and not prefix.asked:
+                del self._open[prefix.id]
+                self.savings.closed(prefix)
+
+    def _progress(self, rows: int, tokens: int) -> None:
+        self.pace.total = max(
+            self.pace.done + rows, max(0, self._unseen) + self.savings.wanted - self.savings.spared
+        )
+        self.pace.add(rows, tokens)
+
+    def result(self) -> dict[str, Any]:
+        """What the run reports; the log says what was spared."""
+        self._unseen = 0
+        self._progress(0, 0)
+        found = self.savings.result(rules=bool(self.rules), search=self.search)
+        self.ctx.log(", ".join(f"{name.replace('_', ' ')}: {n:,}" for name, n in found.items()))
+        return self.pace.result() | found

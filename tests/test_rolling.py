@@ -1,0 +1,177 @@
+"""Thrifty and searching rollout runs over a real store: right labels, fewer draws, and nothing lost between runs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from math import ceil, log2
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from db.check import check
+from db.rows import NewProblem
+from db.store import Store
+from engine.errors import LLMError
+from engine.first_error import first_error
+from engine.labels import DEFAULT_RULES, Rule, label, parse_rule
+from engine.llm.scripted import shuffled
+from engine.pipeline.labelling import chunk_values, prefix_values
+from engine.pipeline.rolling import roll_out
+from engine.pipeline.sampling import sample_with
+from engine.recipes import RolloutRecipe
+from tests import little_world as little
+
+NUMBERS = 7
+"""Numbers a problem: a solution has one chunk fewer."""
+
+
+def world(folder: Path) -> Store:
+    """Longer sums than the little world's, sampled."""
+    folder.mkdir(exist_ok=True)
+    store = little.open_little(folder, problems=0)
+    sums = [list(range(i, i + NUMBERS)) for i in range(1, 5)]
+    rows = [NewProblem(little.DATASET, str(s[0]), "+".join(map(str, s)), str(sum(s))) for s in sums]
+    store.add_problems(rows, run_id=None, actor="test")
+    sample_with(little.context(store, little.sample_recipe(n=6), folder), little.scripted_policy())
+    return store
+
+
+def rolled(store: Store, folder: Path, llm: Any = None, **fields: Any) -> dict[str, Any]:
+    ctx = little.context(store, little.rollout_recipe(**fields), folder)
+    result = roll_out(ctx, llm or little.scripted_policy(in_flight=32))
+    ctx.beat()
+    run = store.run(ctx.run_id)
+    assert run.done == run.total
+    return result
+
+
+def labels(store: Store, rule: Rule) -> list[Any]:
+    return [
+        label(rule, *pair)
+        for inputs in store.label_inputs(store.trajectory_ids())
+        for pair in chunk_values(inputs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """All 16 draws of every prefix."""
+    folder = tmp_path_factory.mktemp("whole")
+    store = world(folder)
+    rolled(store, folder, m=16)
+    return store
+
+
+@pytest.mark.parametrize("rules", [["abs-q"], ["rel-ratio"], ["rel-ratio:gamma=0.7", "rel-effective"]])
+def test_thrifty_labels_are_those_of_all_draws(whole: Store, tmp_path: Path, rules: list[str]):
+    store = world(tmp_path)
+    result = rolled(
+        store, tmp_path, m=16, rules=rules, llm=little.scripted_policy(order=shuffled(1), in_flight=32)
+    )
+    for rule in map(parse_rule, rules):
+        assert labels(store, rule) == labels(whole, rule)
+    every, thrifty = little.all_rollouts(whole), little.all_rollouts(store)
+    assert set(thrifty) < set(every), "its draws are draws of the whole"
+    assert len(every) - len(thrifty) == result["spared_by_thrift"] > 0
+    draws = defaultdict(list)
+    for key, draw, *_ in thrifty:
+        draws[key].append(draw)
+    assert all(numbers == list(range(len(numbers))) for numbers in draws.values()), "no gaps"
+    stopped = [v for i in store.label_inputs(store.trajectory_ids()) for v in prefix_values(i) if v.left]
+    assert stopped and all(value.q is None for value in stopped)
+    unnamed = next(rule for rule in DEFAULT_RULES if str(rule) not in map(str, map(parse_rule, rules)))
+    assert None in labels(store, unnamed)
+    assert check(store) == []
+
+
+def test_topping_up_ends_the_stops(whole: Store, tmp_path: Path):
+    store = world(tmp_path)
+    rolled(store, tmp_path, m=16, rules=["abs-q"])
+    result = rolled(store, tmp_path, m=16)
+    assert little.all_rollouts(store) == little.all_rollouts(whole)
+    assert little.all_labels(store) == little.all_labels(whole)
+    assert result["labelled_chunks"] == len(little.all_labels(whole))
+    rolled(store, tmp_path, m=20, rules=["abs-q"])
+    assert all(v.left in (0, 4) for i in store.label_inputs([1, 2]) for v in prefix_values(i))
+
+
+def test_another_rule_goes_on_from_the_draws_there_are(whole: Store, tmp_path: Path):
+    store = world(tmp_path)
+    rolled(store, tmp_path, m=16, rules=["abs-q"])
+    first = little.all_rollouts(store)
+    rolled(store, tmp_path, m=16, rules=["rel-ratio"])
+    assert set(first) < set(little.all_rollouts(store)) <= set(little.all_rollouts(whole))
+    for rule in ("abs-q", "rel-ratio"):
+        assert labels(store, parse_rule(rule)) == labels(whole, parse_rule(rule))
+
+
+def test_a_thrifty_run_that_broke_off_goes_on_and_its_half_drawn_values_are_no_values(
+    whole: Store, tmp_path: Path
+):
+    store = world(tmp_path)
+    drawn: list[tuple[Any, ...]] = []
+    for crash_after in (30, 45, 60):
+        with pytest.raises(LLMError, match="crashed"):
+            rolled(
+                store, tmp_path, little.scripted_policy(crash_after=crash_after), m=16, rules=["rel-ratio"]
+            )
+        now = little.all_rollouts(store)
+        assert set(drawn) <= set(now) <= set(little.all_rollouts(whole))
+        assert len({row[:2] for row in now}) == len(now)
+        drawn = now
+        for rule in DEFAULT_RULES:
+            known = zip(labels(store, rule), labels(whole, rule), strict=True)
+            assert all(part in (None, all_) for part, all_ in known), "a label from part of the draws"
+    rolled(store, tmp_path, m=16, rules=["rel-ratio"])
+    assert labels(store, DEFAULT_RULES[2]) == labels(whole, DEFAULT_RULES[2])
+    assert check(store) == []
+
+
+@pytest.mark.parametrize("rules", [[], ["abs-q"]])
+def test_the_search_finds_the_first_chunk_without_a_success_in_few_prefixes(
+    whole: Store, tmp_path: Path, rules: list[str]
+):
+    store = world(tmp_path)
+    result = rolled(store, tmp_path, m=16, places="first-error", rules=rules)
+    rows = {t.id: t for t in store.stage_trajectories(store.trajectory_ids())}
+    touched = Counter[int]()
+    for inputs, every in zip(store.label_inputs(list(rows)), whole.label_inputs(list(rows)), strict=True):
+        values, known = prefix_values(inputs), prefix_values(every)
+        drawn = [k for k, chunk in enumerate(inputs.chunks[:-1], 1) if chunk.counts]
+        touched[len(drawn)] += 1
+        if rows[inputs.trajectory_id].outcome == "correct":
+            continue
+        found = first_error(values)
+        if rules:
+            assert found is not None or any(v.left for v in values)
+            continue
+        assert found is not None
+        assert known[found + 1].q == 0 and (found == 0 or known[found].q > 0)  # type: ignore[operator]
+    wrong = sum(t.outcome != "correct" for t in rows.values())
+    assert result["trajectories"] == wrong > 3
+    assert result["prefixes"] <= wrong * ceil(log2(NUMBERS - 1))
+    assert result["never_rolled_out"] > 0 and len(touched) > 1
+    assert check(store) == []
+
+
+def test_the_grades_of_hard_answers_are_waited_for(whole: Store, tmp_path: Path):
+    """Answers that need a worker come back later than the door is empty; the next draws follow from them."""
+    store = world(tmp_path)
+
+    def hard(prompt: str, seed: int) -> str:
+        return little.policy(prompt, seed).replace("\\boxed{", "\\boxed{0+")
+
+    llm = little.scripted_policy(in_flight=4)
+    llm._script = hard
+    rolled(store, tmp_path, llm, m=4, rules=["abs-q"])
+    assert labels(store, DEFAULT_RULES[0]).count(None) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rules": ["best"]}, {"rules": ["rel-ratio"], "places": "first-error"}, {"places": "some"}]
+)
+def test_impossible_recipes_are_refused(wrong: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        RolloutRecipe.model_validate(wrong)
