@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -66,11 +67,12 @@ class Sandbox:
             raise GraderError(f"programs can be isolated on Linux only, and this is {platform.system()}")
         with tempfile.TemporaryFile() as stderr:
             self._process = subprocess.Popen(
-                [_python(), "-P", "-s", "-S", str(Path(__file__).with_name("sandbox_inside.py"))],
+                [_python(), "-P", "-s", "-S", "-m", "engine.sandbox_inside"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={"PYTHONHASHSEED": "0"},  # the same program, the same outcome
+                # a fixed hash seed: the same program, the same outcome
+                env={"PYTHONHASHSEED": "0", "PYTHONPATH": str(Path(__file__).parents[1])},
                 cwd="/",
                 start_new_session=True,
             )
@@ -97,7 +99,8 @@ class Sandbox:
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # what was not sent before it ended
+                    pipe.close()
         self._process.wait()
 
     def _ask(self, message: dict[str, Any], limit_s: float) -> dict[str, Any]:

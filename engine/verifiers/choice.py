@@ -50,7 +50,7 @@ def extract(text: str) -> str | None:
 
 
 def kept(answer: str) -> str:
-    return letter(answer) or answer
+    return letter(answer) or exact.bare(answer)
 
 
 def compare_here(answer: str, reference: str) -> Comparison:

@@ -47,7 +47,7 @@ def extract(text: str) -> str | None:
 
 
 def kept(answer: str) -> str:
-    return answer
+    return bare(answer)
 
 
 def compare_here(answer: str, reference: str) -> Comparison:
