@@ -22,6 +22,7 @@ from engine.errors import RecipeError
 from engine.judge import JudgePrompt, Verdict, fill, load_prompt, parse_verdict, vote
 from engine.llm import LLMSpec
 from engine.llm.base import LLM, Completion, Request
+from engine.policy_prompt import JUDGE_CHAT, asked, check_chat, turn_sampling
 from engine.recipes import Draws, Part
 from engine.rollouts import base_seed, prefix_key
 
@@ -38,6 +39,7 @@ class JudgeChoice(Part):
         description="Prompt of the judge, by name; empty: the one its checkpoint was trained with. A discriminative "
         "judge has none",
     )
+    chat: bool = Field(False, description=JUDGE_CHAT)
     k: int = Field(
         1, ge=1, le=256, description="Judgments a chunk; a discriminative judge always gives the same one"
     )
@@ -48,6 +50,7 @@ class JudgeChoice(Part):
         path = resolve_checkpoint(self.llm.checkpoint, home)
         if read_card(path).get("role") != DISCRIMINATIVE:
             self.judge_prompt(path)
+            check_chat(self.chat, path)
 
     def judge_prompt(self, path: Path) -> JudgePrompt:
         """The prompt of a generative judge in ``path``. Raises RecipeError where nothing says which it is."""
@@ -123,10 +126,11 @@ class GenerativeJudge:
     prompt: JudgePrompt
     draws: Draws
     sequential: bool = False
+    chat: bool = False
 
     def ask(self, request_id: str, step: Step, k: int, seed: int) -> Request:
-        ids = tuple(self.llm.encode(fill(self.prompt, step.problem, step.history, step.chunk)))
-        sampling = self.draws.sampling()
+        ids = asked(self.llm, fill(self.prompt, step.problem, step.history, step.chunk), self.chat)
+        sampling = turn_sampling(self.draws.sampling(), self.chat)
         key = f"{prefix_key(ids, self.llm.info.content_hash, sampling)}:{step.mark}"
         return Request(request_id, ids, k, base_seed(seed, key), sampling)
 
@@ -150,7 +154,7 @@ def open_judge(llm: LLM, path: Path, choice: JudgeChoice) -> Judge:
         from engine.discriminative import DiscriminativeJudge
 
         return cast(Judge, DiscriminativeJudge.load(llm, path))
-    return GenerativeJudge(llm, choice.judge_prompt(path), choice.draws)
+    return GenerativeJudge(llm, choice.judge_prompt(path), choice.draws, chat=choice.chat)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Labels from a prompted judge, a third source beside rollouts and people: training sets of its votes.
+"""Labels from a prompted judge, a third source beside rollouts and people: how it is asked, and sets of its votes.
 
 Sets where a judge must repeat the rule's label: test_sets_build.
 """
@@ -12,8 +12,12 @@ import pytest
 
 from db.store import Store
 from engine.errors import RecipeError, TrainingError
+from engine.llm.scripted import ScriptedLLM
+from engine.pipeline.judging import judge_with
+from engine.pipeline.sampling import sample_with
 from engine.recipes import resolve
 from engine.runs import RunContext
+from tests import little_world as little
 from tests.labelled_store import store_with
 from tests.store_world import add_judge, judgment
 from training.sets import read_manifest, read_rows
@@ -87,3 +91,24 @@ def test_a_judge_that_voted_on_nothing_or_is_asked_twice_is_named(tmp_path: Path
         built(store, tmp_path, labels={"voted_by": "nobody"})
     with pytest.raises(RecipeError, match="voted_by and agree_with are both set"):
         recipe(labels={"agree_with": "asked"})
+
+
+def test_a_prompted_judge_is_asked_in_its_chat_s_turn_and_is_another_judge_than_in_plain_text(
+    tmp_path: Path,
+) -> None:
+    store, asked = little.open_little(tmp_path), []
+
+    def judge(prompt: str, seed: int) -> str:
+        asked.append(prompt)
+        return little.judge(prompt, seed)
+
+    sample_with(little.context(store, little.sample_recipe(n=2), tmp_path), little.scripted_policy())
+    llm = ScriptedLLM(judge, name="prompted")
+    for chat in (True, False):
+        judge_with(little.context(store, little.judge_recipe(k=2, chat=chat), tmp_path), llm)
+        in_turn = [text.startswith("user: ") and text.endswith("\nassistant: ") for text in asked]
+        assert asked and (all(in_turn) if chat else not any(in_turn))
+        asked.clear()
+    first, second = store.judges()
+    assert (first.name, second.name) == ("prompted · judge_nano · chat", "prompted · judge_nano")
+    assert first.sampling["ends_turn"] and "ends_turn" not in second.sampling

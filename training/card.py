@@ -34,6 +34,8 @@ def model_card(name: str, card: dict[str, Any]) -> str:
             parts.append(_table(title, _flat(card[key])))
     if role in USES:
         command = USES[role].format(name=name, prompt=card.get("prompt", "NAME"))
+        if role == "policy" and isinstance(card.get("recipe"), dict) and card["recipe"].get("chat"):
+            command += " --set chat=true"
         parts.append(f"## Use\n\n```sh\n{command}\n```")
     if isinstance(card.get("recipe"), dict):
         recipe = yaml.safe_dump(card["recipe"], sort_keys=False, allow_unicode=True)

@@ -41,8 +41,8 @@ class ModelScorer:
     def encode(self, text: str) -> list[int]:
         return self.tokens.encode(text)
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        return self.tokens.encode_chat(messages)
+    def encode_chat(self, messages: Sequence[dict[str, str]], answer: str = "") -> list[int]:
+        return self.tokens.encode_chat(messages, answer)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokens.tokenizer.decode(list(token_ids), skip_special_tokens=True))

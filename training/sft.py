@@ -97,10 +97,16 @@ def tokens_of(base: Path) -> Tokens:
 def completion_row(tokens: Tokens, prompt: str, completion: str, *, chat: bool = False) -> Row:
     """Prompt and completion as one row; the loss counts the completion and the end token behind it.
 
-    They are tokenized apart and joined: a token never spans the place where sampling begins.
+    They are tokenized apart and joined: a token never spans the place where sampling begins. In a chat the completion
+    stands in the assistant's turn as it does when a policy is asked that way, and the turn's own end token ends it.
     """
-    asked = tokens.encode_chat([{"role": "user", "content": prompt}]) if chat else tokens.encode(prompt)
-    answered = [*plain_ids(tokens, completion), tokens.tokenizer.eos_token_id]
+    end = tokens.tokenizer.eos_token_id
+    if chat:
+        messages = [{"role": "user", "content": prompt}]
+        asked, whole = tokens.encode_chat(messages), tokens.encode_chat(messages, completion)
+        answered = [*whole[len(asked) :], end if tokens.turn_end is None else tokens.turn_end]
+    else:
+        asked, answered = tokens.encode(prompt), [*plain_ids(tokens, completion), end]
     return Row((*asked, *answered), (*[IGNORED] * len(asked), *answered))
 
 

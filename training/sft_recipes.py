@@ -67,8 +67,8 @@ class SftRecipe(SupervisedRecipe):
     )
     chat: bool = Field(
         False,
-        description="Put each prompt through the tokenizer's chat template, for use elsewhere: the runs of this "
-        "program ask policies in plain text, and so should the training of theirs",
+        description="Put each prompt through the tokenizer's chat template, the completion in the assistant's turn; ask "
+        "the policy with chat on afterwards. Off: plain text, as a segmenter is asked",
     )
     sft: Sft = Field(default_factory=lambda: Sft(steps=200, batch=32, learning_rate=3e-4))
 

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from engine.checkpoints import resolve_checkpoint
 from engine.errors import RecipeError
-from engine.judge import load_prompt
 from engine.judges import JudgeChoice
 from engine.labels import parse_rule
 from engine.llm import LLMSpec
+from engine.policy_prompt import CHAT, PolicyPrompt
 from engine.recipes import Draws, Generate, Recipe, Selection
 
 
@@ -75,11 +75,11 @@ class EvaluatePolicyRecipe(Recipe):
     n: int = Field(4, ge=1, le=4096, description="Solutions a problem")
     llm: LLMSpec = Field(default_factory=lambda: LLMSpec(checkpoint="nano"))
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
+    chat: bool = Field(False, description=CHAT)
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
     resamples: int = Field(
         1000, ge=100, le=100_000, description="Draws of problems behind each 95 % interval"
     )
 
     def check(self, home: Path) -> None:
-        resolve_checkpoint(self.llm.checkpoint, home)
-        load_prompt(self.prompt, needs=("problem",))
+        PolicyPrompt.check(self.prompt, self.chat, resolve_checkpoint(self.llm.checkpoint, home))

@@ -31,7 +31,8 @@ class Sampling:
 
     ``max_tokens`` counts new tokens, the end token included; where the context leaves less room than that, the
     completion ends there with finish reason ``length``. ``stop`` strings stay in the text, which ends with the
-    token that completed one: a token that runs on past the stop string is kept whole.
+    token that completed one: a token that runs on past the stop string is kept whole. ``ends_turn``: the token with
+    which the tokenizer's chat template closes a turn ends the completion too, as the end token does.
     Raises RecipeError for settings that no door can follow.
     """
 
@@ -40,6 +41,7 @@ class Sampling:
     top_k: int = 0
     max_tokens: int = 8192
     stop: tuple[str, ...] = ()
+    ends_turn: bool = False
 
     def __post_init__(self) -> None:
         wrong = {
@@ -53,8 +55,12 @@ class Sampling:
             raise RecipeError(f"sampling settings: {'; '.join(problems)}; received {self}")
 
     def digest(self) -> str:
-        """Hash of the settings (not of seeds or counts): part of a prefix's key."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Hash of the settings (not of seeds or counts): part of a prefix's key.
+
+        ``ends_turn`` is part of it only where it is on: keys that were stored before there was such a thing stay.
+        """
+        settings = {name: value for name, value in asdict(self).items() if name != "ends_turn" or value}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -121,8 +127,12 @@ class LLM(Protocol):
         """Token ids of a plain-text prompt, with the begin token if the tokenizer has one."""
         ...
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of a chat prompt, generation prompt added. Raises LLMError without a chat template."""
+    def encode_chat(self, messages: Sequence[dict[str, str]], answer: str = "") -> list[int]:
+        """Token ids of a chat prompt, generation prompt added, and of an ``answer`` that has begun behind it.
+
+        The answer's characters stand there as they are, with no space or begin token before them and nothing behind.
+        Raises LLMError without a chat template.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:

@@ -80,6 +80,14 @@ def check_checkpoint(path: Path) -> CheckpointInfo:
     )
 
 
+def has_chat_template(path: Path) -> bool:
+    """Whether the checkpoint in ``path`` brings a chat template. Nothing heavy is imported."""
+    if (path / "chat_template.jinja").is_file():
+        return True
+    config = path / "tokenizer_config.json"
+    return config.is_file() and bool(_read_json(path, config.name).get("chat_template"))
+
+
 def _read_json(path: Path, name: str) -> dict[str, Any]:
     try:
         data = json.loads((path / name).read_text(encoding="utf-8"))

@@ -87,10 +87,10 @@ class ScriptedLLM:
         """Token ids of a plain-text prompt, with the begin token."""
         return [BEGIN, *_tokens(text)]
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of ``role: content`` lines and an open assistant line."""
+    def encode_chat(self, messages: Sequence[dict[str, str]], answer: str = "") -> list[int]:
+        """Token ids of ``role: content`` lines and an open assistant line, with the answer begun on it."""
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
-        return self.encode(lines + "assistant: ")
+        return self.encode(f"{lines}assistant: {answer}")
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids; begin, end and padding left out."""

@@ -63,9 +63,9 @@ class VLLMDoor:
         """Token ids of a plain-text prompt, with the begin token if the tokenizer has one."""
         return self._tokens.encode(text)
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of a chat prompt, generation prompt added. Raises LLMError without a chat template."""
-        return self._tokens.encode_chat(messages)
+    def encode_chat(self, messages: Sequence[dict[str, str]], answer: str = "") -> list[int]:
+        """Token ids of a chat prompt and of the answer begun behind it; see ``engine.llm.base.LLM.encode_chat``."""
+        return self._tokens.encode_chat(messages, answer)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out, tags kept."""
@@ -133,6 +133,7 @@ class VLLMDoor:
             top_k=sampling.top_k,
             max_tokens=min(sampling.max_tokens, self.info.context - len(request.prompt_token_ids)),
             stop=list(sampling.stop),
+            stop_token_ids=self._tokens.stop_ids(sampling),
             include_stop_str_in_output=True,
             # The text is decoded once at the end, from the token ids; vLLM needs its own only to find stop
             # strings. It has to see what ``decode`` shows: a tag is there even where it is a special token.

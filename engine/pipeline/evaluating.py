@@ -19,7 +19,6 @@ from engine.errors import InputError
 from engine.evaluate.policy import Form, Solved, form_of, policy_figures
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe, held_out_file
 from engine.evaluate.stepwise import Judged, stepwise_accuracy
-from engine.judge import load_prompt, render
 from engine.judges import Judge, ToRead, open_judge, read_solutions
 from engine.labels import Rule, confidence, label, parse_rule
 from engine.llm.base import LLM, Request
@@ -27,6 +26,7 @@ from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.kept import Kept, once, own_folder
 from engine.pipeline.labelling import chunk_values
 from engine.pipeline.sampling import problem_ids
+from engine.policy_prompt import PolicyPrompt
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
 from engine.values import Value
@@ -260,8 +260,8 @@ class _Solving:
 
     def __init__(self, ctx: RunContext[EvaluatePolicyRecipe], llm: LLM):
         self.ctx, self.llm = ctx, llm
-        self.prompt = load_prompt(ctx.recipe.prompt, needs=("problem",))
-        ctx.facts({self.prompt.name: self.prompt.hash})
+        self.prompt = PolicyPrompt.load(ctx.recipe.prompt, ctx.recipe.chat)
+        ctx.facts(self.prompt.facts())
         folder = own_folder(ctx)
         chosen = once(folder / "problems.jsonl", lambda: [{"problem_id": i} for i in problem_ids(ctx)])
         self.kept = Kept(folder / "solutions.jsonl")
@@ -270,10 +270,10 @@ class _Solving:
         self.pace = Pace(ctx, "solutions", len(done) * ctx.recipe.n, len(chosen) * ctx.recipe.n)
 
     def requests(self) -> Iterator[tuple[Request, Reference]]:
-        sampling = self.ctx.recipe.draws.sampling()
+        sampling = self.prompt.sampling(self.ctx.recipe.draws.sampling())
         for start in range(0, len(self.todo), PROBLEMS_A_BATCH):
             for problem in self.ctx.store.problems(ids=self.todo[start : start + PROBLEMS_A_BATCH]):
-                ids = tuple(self.llm.encode(render(self.prompt, problem=problem.text)))
+                ids = self.prompt.start(self.llm, problem.text)
                 key = prefix_key(ids, self.llm.info.content_hash, sampling)
                 seed = base_seed(self.ctx.seed, key)
                 request = Request(str(problem.id), ids, self.ctx.recipe.n, seed, sampling)

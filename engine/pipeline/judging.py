@@ -16,6 +16,7 @@ from engine.judges import DISCRIMINATIVE
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Pace, open_door
 from engine.pipeline.scoring import score_with
+from engine.policy_prompt import asked, turn_sampling
 from engine.recipes import JudgeRecipe
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
@@ -52,8 +53,9 @@ class _Stage:
     def __init__(self, ctx: RunContext[JudgeRecipe], llm: LLM, prompt: JudgePrompt):
         self.ctx, self.llm, self.prompt = ctx, llm, prompt
         recipe = ctx.recipe
-        self.sampling = recipe.draws.sampling()
-        self.name = recipe.name or f"{llm.info.name} · {prompt.name}"
+        self.sampling = turn_sampling(recipe.draws.sampling(), recipe.chat)
+        asked_in = " · chat" if recipe.chat else ""
+        self.name = recipe.name or f"{llm.info.name} · {prompt.name}{asked_in}"
         self.judge_id = ctx.store.ensure_judge(
             name=self.name,
             kind="generative",
@@ -61,7 +63,7 @@ class _Stage:
             checkpoint_hash=llm.info.content_hash,
             prompt_name=prompt.name,
             prompt_hash=prompt.hash,
-            sampling=recipe.draws.model_dump(mode="json"),
+            sampling=recipe.draws.model_dump(mode="json") | ({"ends_turn": True} if recipe.chat else {}),
             sampling_digest=self.sampling.digest(),
             run_id=ctx.run_id,
         )
@@ -89,7 +91,7 @@ class _Stage:
     def _request(self, trajectory: StageTrajectory, index: int, have: int) -> Request:
         chunk = trajectory.chunks[index]
         text = fill(self.prompt, trajectory.problem, [c.text for c in trajectory.chunks[:index]], chunk.text)
-        ids = tuple(self.llm.encode(text))
+        ids = asked(self.llm, text, self.ctx.recipe.chat)
         # Siblings may hold the same chunk under the same history: the draw number keeps their judgments apart.
         key = f"{prefix_key(ids, self.llm.info.content_hash, self.sampling)}:{trajectory.draw}:{index}"
         seed = base_seed(self.ctx.seed, key) + have

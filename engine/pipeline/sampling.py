@@ -11,9 +11,9 @@ from typing import Any
 from db.rows import NewChunk, NewPrefix, NewProblem, NewTrajectory, ProblemRow
 from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
-from engine.judge import JudgePrompt, load_prompt, render
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
+from engine.policy_prompt import PolicyPrompt
 from engine.recipes import Generate, SampleRecipe
 from engine.rollouts import base_seed, prefix_key, requests_for
 from engine.runs import RunContext
@@ -29,8 +29,8 @@ def run(ctx: RunContext[SampleRecipe]) -> dict[str, Any]:
 
 def sample_with(ctx: RunContext[SampleRecipe], llm: LLM) -> dict[str, Any]:
     """``run`` through a door that is open already."""
-    prompt = load_prompt(ctx.recipe.prompt, needs=("problem",))
-    ctx.facts({prompt.name: prompt.hash})
+    prompt = PolicyPrompt.load(ctx.recipe.prompt, ctx.recipe.chat)
+    ctx.facts(prompt.facts())
     chosen = problem_ids(ctx)
     with Grader(cache=ctx.store.grades) as grader:
         stage = _Stage(ctx, llm, prompt, Pace(ctx, "solutions", 0, len(chosen) * ctx.recipe.n))
@@ -69,9 +69,9 @@ def generate_problems(generate: Generate) -> list[Any]:
 class _Stage:
     """What the stream's two ends share: which prefix 0 belongs to which problem."""
 
-    def __init__(self, ctx: RunContext[SampleRecipe], llm: LLM, prompt: JudgePrompt, pace: Pace):
+    def __init__(self, ctx: RunContext[SampleRecipe], llm: LLM, prompt: PolicyPrompt, pace: Pace):
         self.ctx, self.llm, self.prompt, self.pace = ctx, llm, prompt, pace
-        self.sampling = ctx.recipe.draws.sampling()
+        self.sampling = prompt.sampling(ctx.recipe.draws.sampling())
         self.prefix_ids: list[int] = []
         self._asked: dict[str, tuple[int, int, Request]] = {}
 
@@ -96,14 +96,14 @@ class _Stage:
                     yield request, Reference.of(problem.answer, problem.meta)
 
     def _prefix(self, problem: ProblemRow) -> NewPrefix:
-        ids = tuple(self.llm.encode(render(self.prompt, problem=problem.text)))
+        ids = self.prompt.start(self.llm, problem.text)
         key = prefix_key(ids, self.llm.info.content_hash, self.sampling)
         return NewPrefix(
             key=key,
             problem_id=problem.id,
             policy=self.llm.info.name,
             checkpoint_hash=self.llm.info.content_hash,
-            sampling=self.ctx.recipe.draws.model_dump(mode="json"),
+            sampling=self.prompt.settings(self.ctx.recipe.draws),
             token_ids=ids,
             base_seed=base_seed(self.ctx.seed, key),
         )

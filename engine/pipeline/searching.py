@@ -14,12 +14,12 @@ from typing import Any
 from engine.answers import Grade, Grader, Reference
 from engine.checkpoints import resolve_checkpoint
 from engine.evaluate.intervals import Counts, difference, measure
-from engine.judge import load_prompt, render
 from engine.judges import Judge, open_judge
 from engine.llm.base import LLM
 from engine.pipeline.flow import Batch, Pace, open_door
 from engine.pipeline.kept import Kept, once, own_folder
 from engine.pipeline.sampling import problem_ids
+from engine.policy_prompt import PolicyPrompt
 from engine.runs import RunContext
 from engine.search import Drawing, Found, Search, Task
 from engine.search.chunk_reset import ChunkReset
@@ -44,8 +44,10 @@ def search_with(ctx: RunContext[SearchRecipe], policy: LLM, judge: Judge) -> dic
     """``run`` with doors that are open already. Returns accuracy and tokens of either way, and the gain."""
     recipe = ctx.recipe
     stage = _Stage(ctx, policy)
-    ctx.facts(stage.prompts | judge.facts())
-    drawing = Drawing(recipe.draws.sampling(), recipe.judge.k, ctx.seed, lambda: ctx.stopping)
+    ctx.facts(stage.prompt.facts() | judge.facts())
+    drawing = Drawing(
+        stage.prompt.sampling(recipe.draws.sampling()), recipe.judge.k, ctx.seed, lambda: ctx.stopping
+    )
     search = ChunkReset(recipe.attempts)
     if recipe.plain:
         stage.solve(PLAIN, search, None, drawing)
@@ -65,8 +67,7 @@ class _Stage:
 
     def __init__(self, ctx: RunContext[SearchRecipe], policy: LLM):
         self.ctx, self.policy = ctx, policy
-        self.prompt = load_prompt(ctx.recipe.prompt, needs=("problem",))
-        self.prompts = {self.prompt.name: self.prompt.hash}
+        self.prompt = PolicyPrompt.load(ctx.recipe.prompt, ctx.recipe.chat)
         folder = own_folder(ctx)
         chosen = once(folder / "problems.jsonl", lambda: [{"problem_id": i} for i in problem_ids(ctx)])
         self.problem_ids = [row["problem_id"] for row in chosen]
@@ -96,7 +97,7 @@ class _Stage:
         for start in range(0, len(self.problem_ids), PROBLEMS_A_BATCH):
             for problem in self.ctx.store.problems(ids=self.problem_ids[start : start + PROBLEMS_A_BATCH]):
                 self._references[problem.id] = Reference.of(problem.answer, problem.meta)
-                ids = tuple(self.policy.encode(render(self.prompt, problem=problem.text)))
+                ids = self.prompt.start(self.policy, problem.text)
                 for draw in range(self.ctx.recipe.n):
                     if (problem.id, draw) not in done:
                         yield Task(problem.id, draw, problem.text, ids)

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from engine.checkpoints import resolve_checkpoint
-from engine.judge import load_prompt
 from engine.judges import JudgeChoice
 from engine.llm import LLMSpec
+from engine.policy_prompt import CHAT, PolicyPrompt
 from engine.recipes import Draws, Generate, Recipe
 
 
@@ -31,6 +31,7 @@ class SearchRecipe(Recipe):
     n: int = Field(4, ge=1, le=4096, description="Solutions a problem")
     llm: LLMSpec = Field(default_factory=_half_a_gpu, description="The policy")
     prompt: str = Field("policy_nano", description="Prompt of the policy, by name")
+    chat: bool = Field(False, description=CHAT)
     draws: Draws = Field(default_factory=lambda: Draws(max_tokens=256))
     judge: JudgeChoice = Field(default_factory=lambda: JudgeChoice(llm=_half_a_gpu()))
     attempts: int = Field(
@@ -52,6 +53,5 @@ class SearchRecipe(Recipe):
         return draws
 
     def check(self, home: Path) -> None:
-        resolve_checkpoint(self.llm.checkpoint, home)
-        load_prompt(self.prompt, needs=("problem",))
+        PolicyPrompt.check(self.prompt, self.chat, resolve_checkpoint(self.llm.checkpoint, home))
         self.judge.check(home)
