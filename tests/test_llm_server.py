@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -25,6 +25,9 @@ from engine.llm.server import ServerDoor
 from engine.llm.server_address import server_address
 from engine.llm.server_check import weights_name
 from engine.llm.server_start import server_command, server_environment
+from engine.pipeline.flow import open_door
+from engine.recipes import SampleRecipe
+from engine.runs import RunContext
 from tests.fake_server import FakeServer
 from tests.tiny_llama import make_tiny_llama
 
@@ -413,6 +416,22 @@ def test_a_key_goes_to_its_own_server_alone(
         assert "oth3r" not in str(caught.value)
 
 
+def test_a_run_hands_its_keys_to_its_door_and_logs_none(
+    start: Callable[..., FakeServer], tiny: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "tiny").symlink_to(tiny)
+    guarded = start(key="s3cret")
+    ctx: RunContext[Any] = RunContext(
+        cast(Any, None), 1, 1, SampleRecipe(), tmp_path, "ada", llm_keys={guarded.address: "s3cret"}
+    )
+    with open_door(ctx, LLMSpec(door="server", checkpoint="tiny", servers=(guarded.address,))) as llm:
+        assert llm.info.content_hash == check_checkpoint(tiny).content_hash
+    said = capfd.readouterr()
+    assert "loaded tiny" in said.out
+    assert "s3cret" not in said.out + said.err + repr(ctx)
+
+
 def test_other_weights_are_refused_at_once(
     start: Callable[..., FakeServer], door: Callable[..., ServerDoor], tiny: Path
 ) -> None:
@@ -460,8 +479,11 @@ def test_one_server_is_enough_to_begin_and_none_is_not(
 
 def test_a_closed_door_says_so(start: Callable[..., FakeServer], door: Callable[..., ServerDoor]) -> None:
     llm = door(start())
+    stream = llm.stream(requests(20))
+    next(stream)
     llm.close()
     llm.close()
+    stream.close()
     with pytest.raises(LLMError, match="the door is closed"):
         llm.stream([])
 

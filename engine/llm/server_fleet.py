@@ -126,6 +126,8 @@ class Fleet:
 
     def end(self) -> None:
         """Drop what is in flight; the servers notice that nobody listens any more."""
+        if self._loop.is_closed():  # the door was closed before its stream
+            return
         self.call(self._end())
         self._answers, self._woken = SimpleQueue(), False
         self._submitted = self._finished = 0
@@ -293,9 +295,8 @@ class Fleet:
         self._spawn(self._probe(member, wait))
 
     def _pause(self, member: Member, trouble: Trouble) -> float:
-        if trouble.wait is not None:
-            return min(trouble.wait, 4 * LONGEST_WAIT_S)
-        return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(member.strikes, 10))
+        own = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(member.strikes, 10))
+        return max(own, min(trouble.wait or 0, 4 * LONGEST_WAIT_S))
 
     async def _probe(self, member: Member, wait: float) -> None:
         """Ask a server that failed until it is well; then it works again."""
