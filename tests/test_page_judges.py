@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.views.judges_raters import figure_text
+from db.queues_store import NewQueue
 from db.store import open_store
 from engine.evaluate.agreement import among_many, between_two
 from engine.evaluate.bootstrap import Figure
@@ -214,6 +215,18 @@ def test_a_queue_is_made_of_the_list_by_owners_only(open_at: Open, rated: RatedW
     reader = open_at(actor="eve", view="agreement", a=a, b=b, cell="+-")
     words(reader)
     assert not [button for button in reader.button if button.key == "judges-queue-make"]
+
+
+def test_the_list_says_what_a_blind_queue_leaves_out_of_it(open_at: Open, rated: RatedWorld) -> None:
+    store, _, raters = rated
+    a, b = "person:ada", "person:bob"
+    chunk = next(c for c, x, y in raters.pairs(a, b) if (x, y) == ("+", "-"))
+    before = open_at(actor="joe", view="agreement", a=a, b=b, cell="+-")
+    assert "blind queue" not in words(before)
+    queue = store.make_queue(NewQueue("joe's", chunk_ids=[chunk], blind=True), "ann")
+    assert store.next_item(queue, "joe") is not None
+    after = open_at(actor="joe", view="agreement", a=a, b=b, cell="+-")
+    assert store.seen_by("joe").left_out(siblings=False).words in words(after)
 
 
 def test_figures_in_words() -> None:

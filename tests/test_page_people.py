@@ -152,6 +152,8 @@ def test_a_reader_is_offered_nothing_that_the_store_would_refuse(open_at: Open, 
     app.run()
     assert not app.exception
     assert "Reviewing takes an annotator, and you are a reader" in words(app)
+    assert "reviewing as" not in words(app)
     assert not [b.key for b in app.button if b.key and b.key.startswith("verdict-")]
     store.set_role(SIGNS_AS, "annotator", by="rosa")
     assert [b.key for b in app.run().button if b.key and b.key.startswith("verdict-")]
+    assert "reviewing as" in words(app)

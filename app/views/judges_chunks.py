@@ -67,6 +67,8 @@ def show_chunks(listed: Listed, known: Raters, page: int) -> None:
                 help="One JSON object a chunk, the rows of this list in this order",
             )
             _queue_these(listed)
+    if left := get_store().left_out(siblings=False):
+        st.caption(f":material/visibility_off: {left.words}, whether they fit or not.")
     if not rows:
         return
     if page > last:
@@ -130,6 +132,8 @@ def as_file(listed: Listed) -> bytes:
             "problem": text.problem,
         }
         lines.append(json.dumps(found, ensure_ascii=False) + "\n")
+    if left := get_store().left_out(siblings=False):
+        lines.append(json.dumps(left.line(filtered=True), ensure_ascii=False) + "\n")
     return "".join(lines).encode()
 
 

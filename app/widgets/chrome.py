@@ -10,7 +10,9 @@ from db.tables.people import ROLES
 
 
 def reviewing_as() -> None:
-    """Says whose name writes carry."""
+    """Says whose name writes carry; nothing to whoever may not write."""
+    if get_store().role(actor()) == "reader":
+        return
     terms = "" if signing_in() else " (names on localhost are an honour system)"
     st.caption(f":material/person: reviewing as **{escape_line(actor(), limit=60)}**{terms}")
 
