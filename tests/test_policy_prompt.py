@@ -244,6 +244,23 @@ FROZEN = {
 """The first 16 digits of keys made before there were chats: of the bare problem, and of a prefix of text."""
 
 
+def test_smollm2_is_asked_as_its_adapter_was_trained(every: dict[str, Tokens]) -> None:
+    """Its prompt writes the turns' marks itself and has no system turn: the template would put one first."""
+    from itertools import islice
+
+    from training.smollm2.words import examples
+
+    own = every["smollm2"]
+    asked, _ = next(islice(examples((2,), 0.0, 1), 1))
+    problem = asked.partition("user\n")[2].partition("<|im_end|>")[0]
+    plain = PolicyPrompt.load("policy_smollm2").start(own, problem)
+    assert list(plain) == own.tokenizer([asked])["input_ids"][0], "as training.nano.train.padded tokenizes it"
+    assert own.tokenizer.decode(plain).count("<|im_start|>") == 2
+    user = asked.partition("user\n")[2].partition("<|im_end|>")[0]
+    through = own.encode_chat([{"role": "user", "content": user}])
+    assert tuple(through[-len(plain) :]) == plain and len(through) > len(plain)
+
+
 def test_settings_of_a_chat_have_a_digest_of_their_own() -> None:
     assert Sampling().digest() == "92e55b4b1a88318d"
     assert Sampling(ends_turn=True).digest() != Sampling().digest()
