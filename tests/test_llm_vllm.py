@@ -13,6 +13,7 @@ import pytest
 
 from engine.errors import CheckpointError, LLMError
 from engine.llm import LLMSpec, open_llm
+from engine.llm.base import Request, Sampling
 from engine.llm.checkpoint import CheckpointInfo
 from engine.llm.tokens import Tokens
 from tests.doors import mixed
@@ -24,6 +25,30 @@ def test_vllm_without_a_chat_template(vllm_door: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(vllm_door._tokenizer, "chat_template", None)
     with pytest.raises(LLMError, match="no chat template"):
         vllm_door.encode_chat([{"role": "user", "content": "1"}])
+
+
+@pytest.mark.vllm
+def test_the_token_that_closes_a_turn_ends_a_completion_where_that_is_asked_for(
+    vllm_door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = Tokens(vllm_door._tokens.tokenizer, "closing")
+    end = closing.tokenizer.convert_tokens_to_ids("a")
+    closing.__dict__["turn_end"] = end  # as if the template closed a turn with it
+    monkeypatch.setattr(vllm_door, "_tokens", closing)
+    ids = tuple(vllm_door.encode("12"))
+    settings = [Sampling(max_tokens=40), Sampling(max_tokens=40, ends_turn=True)]
+    requests = [Request(str(s.ends_turn), ids, 16, 5, s) for s in settings]
+    drawn = {completions[0].request_id: completions for completions in vllm_door.stream(requests)}
+    through = 0
+    for free, ended in zip(drawn["False"], drawn["True"], strict=True):
+        place = free.token_ids.index(end) + 1 if end in free.token_ids else None
+        assert ended.token_ids == free.token_ids[:place]
+        if place is not None:
+            through += place < len(free.token_ids)
+            assert ended.finish_reason == "stop" and ended.text == vllm_door.decode(
+                free.token_ids[: place - 1]
+            )
+    assert through, "without being asked it goes on"
 
 
 @pytest.mark.vllm

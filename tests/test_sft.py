@@ -90,7 +90,7 @@ def test_a_row_is_prompt_and_completion_tokenized_apart_and_the_end_token(tokens
 def test_a_chat_row_ends_the_prompt_where_the_assistant_begins(tokens: Tokens) -> None:
     row = completion_row(tokens, "1", "2", chat=True)
     counted = [i for i, label in enumerate(row.labels) if label != IGNORED]
-    assert tokens.tokenizer.decode(row.ids[: counted[0]]) == "user: 1\nassistant: "
+    assert tokens.tokenizer.decode(row.ids[: counted[0]]) == "<s>user: 1\nassistant: "
     assert tokens.tokenizer.convert_ids_to_tokens([row.ids[i] for i in counted]) == ["2", "</s>"]
 
 
