@@ -39,11 +39,12 @@ class StagesStore(StoreBase):
         found: dict[str, int] = {}
         if not rows:
             return found
-        with self.write() as db:
-            db.execute(insert_new(db, Prefix), [{**row.__dict__, "run_id": run_id} for row in rows])
-            for batch in batches({row.key for row in rows}):
-                for key, id_ in db.execute(select(Prefix.key, Prefix.id).where(Prefix.key.in_(batch))):
-                    found[key] = id_
+        with self.read() as db:
+            found |= _prefix_ids(db, {row.key for row in rows})
+        if missing := [row for row in rows if row.key not in found]:
+            with self.write() as db:
+                db.execute(insert_new(db, Prefix), [{**row.__dict__, "run_id": run_id} for row in missing])
+                found |= _prefix_ids(db, {row.key for row in missing})
         return found
 
     def prefixes(self, prefix_ids: Iterable[int]) -> dict[int, PrefixRow]:
@@ -220,6 +221,20 @@ class StagesStore(StoreBase):
         """{prefix id: {outcome: n}} over the contiguous draws from 0 on, of the first ``m`` if given."""
         return self._outcomes(Rollout, prefix_ids, m)
 
+    def draw_outcomes(self, prefix_ids: Iterable[int]) -> dict[int, list[str]]:
+        """{prefix id: outcomes of its draws 0, 1, … without a gap}, in their order."""
+        found: dict[int, list[str]] = {}
+        with self.read() as db:
+            for part in batches(prefix_ids):
+                found |= {prefix_id: [] for prefix_id in part}
+                shown = set(part) - hidden_prefixes(db, self.viewer, part)
+                query = select(Rollout.prefix_id, Rollout.draw, Rollout.outcome)
+                query = query.where(Rollout.prefix_id.in_(shown)).order_by(Rollout.prefix_id, Rollout.draw)
+                for prefix_id, draw, outcome in db.execute(query):
+                    if draw == len(found[prefix_id]):
+                        found[prefix_id].append(outcome)
+        return found
+
     def sample_counts(self, prefix_ids: Iterable[int], m: int | None = None) -> dict[int, dict[str, int]]:
         """The same over the trajectories drawn from each prefix 0: the value of the bare problem."""
         return self._outcomes(Trajectory, prefix_ids, m)
@@ -247,6 +262,15 @@ class StagesStore(StoreBase):
                 for prefix_id, outcome, n in db.execute(query.group_by(rows.c.prefix_id, rows.c.outcome)):
                     found[prefix_id][outcome] = n
         return found
+
+
+def _prefix_ids(db: Connection, keys: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for batch in batches(keys):
+        found |= {
+            key: id_ for key, id_ in db.execute(select(Prefix.key, Prefix.id).where(Prefix.key.in_(batch)))
+        }
+    return found
 
 
 def import_key(policy: str, text: str) -> str:

@@ -106,6 +106,7 @@ TELLING: dict[str, Read] = {
     "count_trajectories": lambda s, x: [s.count_trajectories(where) for where in LISTS],
     "curve": lambda s, x: s.curve(x.hidden),
     "draft": lambda s, x: s.draft("bob", x.chunks[0]),
+    "draw_outcomes": lambda s, x: s.draw_outcomes([x.inner]),
     "find_chunks": lambda s, x: [s.find_chunks(where) for where in FILTERS],
     "get_draft": lambda s, x: s.get_draft("bob", x.chunks[0]),
     "history": lambda s, x: s.history(x.chunks[0]),

@@ -63,9 +63,13 @@ class Prefixes:
         ids = self.store.ensure_prefixes(list(new.values()), run_id=self.run_id)
         places = [{k: ids[row.key] for k, row in own.items()} for own in rows]
         both = list(zip(trajectories, places, strict=True))
-        self.store.set_chunk_prefixes(
-            [(t.chunks[k - 1].id, id_) for t, own in both for k, id_ in own.items() if k]
-        )
+        linked = [
+            (t.chunks[k - 1].id, id_)
+            for t, own in both
+            for k, id_ in own.items()
+            if k and t.chunks[k - 1].prefix_id != id_
+        ]
+        self.store.set_chunk_prefixes(linked)
         self.store.set_value_prefixes([(t.id, own[0]) for t, own in both])
         self.store.set_prefix_errors([(ids[key], fault) for key, fault in faults.items()])
         return places
