@@ -9,12 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, case, func, select
+from sqlalchemy.orm import aliased
 
 from db.chunk_filter import ChunkFilter, confidence_column, label_column
 from db.full_text import has_words
 from db.session import batches
-from db.tables import Chunk, ChunkLabel, ChunkOpinion, ChunkVote, Judgment, Problem, Review, Trajectory
+from db.tables import (
+    Chunk,
+    ChunkLabel,
+    ChunkOpinion,
+    ChunkVote,
+    Judgment,
+    PrefixStop,
+    Problem,
+    Review,
+    Rollout,
+    Trajectory,
+)
 from db.totals import in_force
 
 TEXT_CHARS = 20_000
@@ -31,10 +43,15 @@ class Hit:
     by: str = ""
 
 
+Drawn = tuple[int, int, int]
+"""Of a prefix that was stopped early: rollouts that succeeded, rollouts there are, rollouts there would be in all."""
+
+
 @dataclass(frozen=True)
 class FoundChunk:
     """A chunk as the list shows it. Label and confidence are of the filter's rule; ``votes``: {judge id: (positive,
-    negative, all)}; people's numbers are 0 and None where nobody reviewed."""
+    negative, all)}; people's numbers are 0 and None where nobody reviewed. ``stopped_…``: where a value is not known
+    because a thrifty run stopped at its prefix."""
 
     id: int
     trajectory_id: int
@@ -49,6 +66,8 @@ class FoundChunk:
     q_before: float | None
     q_after: float | None
     drop: float | None
+    stopped_before: Drawn | None
+    stopped_after: Drawn | None
     label: str | None
     confidence: float | None
     plus: int
@@ -67,6 +86,9 @@ def found_chunks(db: Connection, where: ChunkFilter, ids: Sequence[int]) -> list
     rows: dict[int, dict[str, Any]] = {}
     for batch in batches(ids):
         rows |= {row.id: dict(row._mapping) for row in db.execute(_query(where, batch))}
+    stopped = _stopped(db, [id_ for id_, row in rows.items() if None in (row["q_before"], row["q_after"])])
+    for id_, row in rows.items():
+        row["stopped_before"], row["stopped_after"] = stopped.get(id_, (None, None))
     votes = _votes(db, ids)
     hits = _hits(db, where, rows) if where.words else {}
     return [FoundChunk(**rows[id_], votes=votes.get(id_, {}), hits=tuple(hits.get(id_, ()))) for id_ in ids]
@@ -105,6 +127,37 @@ def _query(where: ChunkFilter, ids: Sequence[int]) -> Any:
         .outerjoin(ChunkOpinion, ChunkOpinion.chunk_id == Chunk.id)
         .where(Chunk.id.in_(ids))
     )
+
+
+def _stopped(db: Connection, ids: Sequence[int]) -> dict[int, tuple[Drawn | None, Drawn | None]]:
+    """{chunk id: its prefix before and after, where stopped}; by the keys of the few prefixes that have a stop."""
+    places: dict[int, tuple[int | None, int | None]] = {}
+    for batch in batches(ids):
+        earlier = aliased(Chunk)
+        before = case((Chunk.idx == 0, Trajectory.value_prefix_id), else_=earlier.prefix_id)
+        query = (
+            select(Chunk.id, before, Chunk.prefix_id)
+            .join(Trajectory, Trajectory.id == Chunk.trajectory_id)
+            .outerjoin(
+                earlier,
+                (earlier.trajectory_id == Chunk.trajectory_id) & (earlier.idx == Chunk.idx - 1),
+            )
+            .where(Chunk.id.in_(batch))
+        )
+        places |= {id_: (first, last) for id_, first, last in db.execute(query)}
+    drawn: dict[int | None, Drawn] = {}
+    for batch in batches({prefix for both in places.values() for prefix in both if prefix is not None}):
+        stops = select(PrefixStop.prefix_id, PrefixStop.m).where(PrefixStop.prefix_id.in_(batch)).subquery()
+        right = func.sum(case((Rollout.outcome == "correct", 1), else_=0))
+        counts = (
+            select(stops.c.prefix_id, func.coalesce(right, 0), func.count(Rollout.id), stops.c.m)
+            .outerjoin(Rollout, Rollout.prefix_id == stops.c.prefix_id)
+            .group_by(stops.c.prefix_id, stops.c.m)
+        )
+        for prefix_id, successes, made, m in db.execute(counts):
+            if made < m:
+                drawn[prefix_id] = (int(successes), made, m)
+    return {id_: (drawn.get(first), drawn.get(last)) for id_, (first, last) in places.items()}
 
 
 def _votes(db: Connection, ids: Sequence[int]) -> dict[int, dict[int, tuple[int, int, int]]]:

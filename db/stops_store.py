@@ -8,7 +8,7 @@ one that was drawn out. Not: when a label is decided (engine.thrift), or what a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
@@ -19,10 +19,12 @@ from db.tables import PrefixStop
 
 @dataclass(frozen=True)
 class Stop:
-    """``m``: the draws that there would be in all; ``rules``: texts of the rules whose labels are decided."""
+    """``m``: the draws that there would be in all; ``rules``: texts of the rules whose labels are decided; ``run_id``:
+    the run that said so last."""
 
     m: int
     rules: tuple[str, ...]
+    run_id: int | None = field(default=None, compare=False)
 
 
 class StopsStore(StoreBase):
@@ -34,9 +36,9 @@ class StopsStore(StoreBase):
         with self.read() as db:
             for batch in batches(prefix_ids):
                 part = set(batch) - hidden_prefixes(db, self.viewer, batch)
-                chosen = select(PrefixStop.prefix_id, PrefixStop.m, PrefixStop.rules)
-                for id_, m, rules in db.execute(chosen.where(PrefixStop.prefix_id.in_(part))):
-                    found[id_] = Stop(m, tuple(rules))
+                chosen = select(PrefixStop.prefix_id, PrefixStop.m, PrefixStop.rules, PrefixStop.run_id)
+                for id_, m, rules, run_id in db.execute(chosen.where(PrefixStop.prefix_id.in_(part))):
+                    found[id_] = Stop(m, tuple(rules), run_id)
         return found
 
     def put_stops(self, prefix_ids: Iterable[int], m: int, rules: Sequence[str], *, run_id: int) -> None:

@@ -64,13 +64,17 @@ def test_a_stopped_estimate_is_hollow_with_its_bounds_and_has_no_part_in_line_ba
     assert tuple(bounds.y) == (1 / 16, 12 / 16, None, 8 / 20, 12 / 20, None) and bounds.line.dash == "dot"
     assert tuple(traces(figure, "line")[0].y) == (1.0, None, None, 0.0)
     assert not traces(figure, "drop") and [len(band.x) for band in traces(figure, "band")] == [2, 2]
-    assert "stopped: 1 of 5 correct, 11 not drawn; Q would be 0.06 to 0.75" in hollow.text[0]
+    said = hollow.text[0].replace("<br>", " ")
+    assert "stopped after 5 of 16 draws" in said and "1 of 5 correct, 95 % interval 0.02" in said
+    assert "Q would be 0.06 to 0.75" in said
+    (box,) = traces(figure, "intervals")
+    assert (min(box.y[:5]), max(box.y[:5])) == values[1].interval() and len(box.y) == 6
 
 
 def test_values_in_words() -> None:
     assert biggest_drop([Value(1, 4), Value(1, 4), Value(exact=True)]) is None
     assert biggest_drop([UNKNOWN, UNKNOWN]) is None
-    assert describe(UNKNOWN) == "value unknown"
+    assert describe(UNKNOWN) == "no value: nothing was rolled out from here"
     assert describe(Value(8, 16, errors=4)) == "value unknown (4 of 20 not graded); Q would be 0.40 to 0.60"
 
 

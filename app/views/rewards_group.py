@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.widgets.evidence import fraction_words
+from app.widgets.value_words import fraction_words
 from db.reads_list import TrajectoryFilter
 from db.reads_trajectory import Sibling
 from db.rows import StageTrajectory

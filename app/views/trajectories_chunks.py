@@ -20,7 +20,7 @@ from app.widgets.run_words import TONES
 from app.widgets.safe_text import escape_line, visible
 from db.chunk_filter import ChunkFilter
 from db.errors import CursorError
-from db.find_rows import FoundChunk
+from db.find_rows import Drawn, FoundChunk
 from db.find_store import LOOK, ChunkPage
 
 PAGE = 50
@@ -28,7 +28,12 @@ EXCERPT = 220
 COLUMNS = (
     Column("Chunk", "link", help="Trajectory, and the chunk's index from 0"),
     Column("What it says", "excerpts", "wide"),
-    Column("Q", "small", help="Chance of success before the chunk and after it"),
+    Column(
+        "Q",
+        "small",
+        help="Chance of success before the chunk and after it; 1/5 of 16: stopped after 5 of 16 rollouts, 1 right; "
+        "?: not known, or never rolled out",
+    ),
     Column("Drop", "number", help="How far Q falls over the chunk"),
     Column("Label", "chips", help="By the rule chosen above, with its confidence"),
     Column("Judges", "chips", "wide", help="Each judge's positive votes of all"),
@@ -171,10 +176,17 @@ def _texts(row: FoundChunk, words: str, judges: dict[int, str]) -> list[Excerpt]
 
 
 def _values(row: FoundChunk) -> str | None:
-    if row.q_before is None and row.q_after is None:
+    sides = ((row.q_before, row.stopped_before), (row.q_after, row.stopped_after))
+    if all(q is None and stopped is None for q, stopped in sides):
         return None
-    before, after = ("?" if q is None else f"{q:.2f}" for q in (row.q_before, row.q_after))
-    return f"{before} → {after}"
+    return " → ".join(_value(q, stopped) for q, stopped in sides)
+
+
+def _value(q: float | None, stopped: Drawn | None) -> str:
+    """A stopped value has no point: successes, draws, and how many there would be in all."""
+    if q is not None:
+        return f"{q:.2f}"
+    return "?" if stopped is None else "{}/{} of {}".format(*stopped)
 
 
 def _drop(drop: float | None) -> str | None:

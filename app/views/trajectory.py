@@ -13,6 +13,7 @@ from app.views.trajectory_detail import show_detail
 from app.views.trajectory_others import show_others
 from app.views.trajectory_rules import show_rules
 from app.views.trajectory_shown import Shown, mark_rows, read_shown, shown_rule_words
+from app.views.trajectory_stopped import show_gaps
 from app.widgets.access import get_store
 from app.widgets.address import RAW, RUNS, change, go, new_run, read_address
 from app.widgets.chips import chip, outcome_chip
@@ -183,6 +184,7 @@ def _above(shown: Shown) -> None:
         )
         return
     _curve(shown)
+    show_gaps(shown)
 
 
 def _has_curve(shown: Shown) -> bool:

@@ -7,7 +7,7 @@ import streamlit as st
 from app.views.trajectory_shown import CHUNKS_A_PAGE, Shown
 from app.widgets.access import get_store
 from app.widgets.address import go
-from app.widgets.evidence import moved_words, show_labels
+from app.widgets.evidence import show_labels
 from app.widgets.hits import hits
 from app.widgets.judges_shown import NEXT as NEXT_JUDGMENT
 from app.widgets.judges_shown import next_judgment, show_judges
@@ -16,6 +16,7 @@ from app.widgets.review_card import review_card
 from app.widgets.rollouts_shown import NEXT as NEXT_ROLLOUT
 from app.widgets.rollouts_shown import next_rollout, show_rollouts
 from app.widgets.safe_text import show_text
+from app.widgets.value_words import moved_words
 from db.reads_trajectory import ChunkView, TrajectoryView
 
 MOST_ROLLOUTS = 512

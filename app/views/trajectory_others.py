@@ -13,9 +13,9 @@ from app.widgets.access import get_store
 from app.widgets.address import change, elsewhere, go
 from app.widgets.chips import OUTCOMES, chip, outcome_chip
 from app.widgets.compared import show_compared
-from app.widgets.evidence import fraction_words
 from app.widgets.rows import Chip, Column, Row, Tone, row_table, spark_of
 from app.widgets.safe_text import escape_line, visible
+from app.widgets.value_words import fraction_words
 from db.reads_trajectory import Sibling
 from engine.parting import compare
 from engine.pipeline.labelling import prefix_values
@@ -134,7 +134,9 @@ def _beside(shown: Shown, beside: int, found: Sequence[Sibling], values: dict[in
 
 def _after(values: Sequence[Value], chunk: int) -> str:
     """The value after a chunk in a few signs."""
-    if chunk + 1 >= len(values) or not values[chunk + 1].known:
+    if chunk + 1 >= len(values):
         return ""
     value = values[chunk + 1]
+    if not value.known and not value.left:
+        return ""
     return f":small[:gray[Q {fraction_words(value) if value.exact is None else int(value.exact)}]]"

@@ -14,7 +14,7 @@ import streamlit as st
 
 from app.views.trajectory_shown import Shown
 from app.widgets.address import change, go
-from app.widgets.evidence import rule_words
+from app.widgets.value_words import rule_words
 from engine.labels import DEFAULT_RULES, REL_EFFECTIVE, REL_RATIO, Label, Rule, flip_alpha, flip_gamma
 from engine.values import Value
 

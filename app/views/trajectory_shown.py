@@ -11,11 +11,12 @@ import streamlit as st
 from app.widgets.access import get_store
 from app.widgets.address import Address, Rules
 from app.widgets.curve_marks import MarkRow, judge_rows, label_row, people_mark
-from app.widgets.evidence import rule_words
 from app.widgets.review_card import said
 from app.widgets.value_curve import biggest_drop
+from app.widgets.value_words import rule_words
 from db.reads_trajectory import ChunkView, TrajectoryView
 from db.rows import ReviewRow
+from db.selections import LabelInputs
 from engine.labels import DEFAULT_RULES, Label, Rule, label
 from engine.pipeline.labelling import prefix_values
 from engine.values import UNKNOWN, Value
@@ -44,6 +45,8 @@ class Shown:
     usual: Mapping[str, Sequence[Label | None]] = field(default_factory=dict)
     votes: Votes = field(default_factory=dict)
     reviews: Mapping[int, Sequence[ReviewRow]] = field(default_factory=dict)
+    inputs: LabelInputs | None = None
+    """What the values follow from."""
 
     @property
     def first(self) -> int:
@@ -91,6 +94,7 @@ def read_shown(view: TrajectoryView, address: Address, *, raw: bool) -> Shown:
         usual=labels_under(DEFAULT_RULES, values),
         votes={} if view.blind else store.votes_of(view.id),
         reviews=reviews,
+        inputs=inputs[0] if inputs else None,
     )
 
 

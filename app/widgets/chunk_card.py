@@ -12,9 +12,9 @@ import streamlit as st
 
 from app.widgets.address import go
 from app.widgets.chips import chip, label_chip, review_chip
-from app.widgets.evidence import fraction_words
 from app.widgets.hits import hits
 from app.widgets.safe_text import show_text
+from app.widgets.value_words import fraction_words
 from db.reads_trajectory import ChunkView
 from engine.values import Value
 
@@ -37,7 +37,8 @@ class Signs:
     def words(self) -> str:
         """The signs as chips in one line of markdown."""
         parts = []
-        if self.label is not None or (self.after.known and self.before.known):
+        sides = (self.before, self.after)
+        if self.label is not None or all(value.known or value.left for value in sides):
             parts.append(label_chip(self.label, "" if self.sure is None else f"{self.sure:.0%}"))
             parts.append(f":small[{fraction_words(self.before)} → {fraction_words(self.after)}]")
         if self.label != self.usual:

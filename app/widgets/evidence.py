@@ -11,61 +11,42 @@ import streamlit as st
 
 from app.widgets.address import RUNS, Rules, new_run
 from app.widgets.chips import label_chip
-from app.widgets.value_curve import describe
-from engine.labels import Rule, flip_alpha, flip_gamma, label_all
+from app.widgets.value_words import describe, fraction_words, rule_words, short, span_words
+from engine.labels import Rule, flip_alpha, flip_gamma, label, label_all
 from engine.values import Value
 
 _FARTHEST = 4
 """A γ or α beyond this is nobody's choice, and that a label turns there is not worth saying."""
 
 
-def fraction_words(value: Value) -> str:
-    """A value in a few signs: ``13/16``, ``1 (graded)``, ``1/5 of 16`` (stopped) or ``unknown``."""
-    if value.exact is not None:
-        return f"{int(value.exact)} (graded)"
-    if value.left:
-        return f"{value.successes}/{value.n} of {value.n + value.errors + value.left}"
-    return f"{value.successes}/{value.n}" if value.known else "unknown"
-
-
-def moved_words(before: Value, after: Value) -> str:
-    """The two values around a chunk and how far Q moved: ``9/16 → 4/16 (−0.31)``; empty where both are unknown."""
-    if not (before.known or after.known or before.left or after.left):
-        return ""
-    by = ""
-    if before.q is not None and after.q is not None:
-        step = float(after.q - before.q)
-        by = f" ({'−' if step < 0 else '+'}{abs(step):.2f})" if step else " (±0)"
-    return f"{fraction_words(before)} → {fraction_words(after)}{by}"
-
-
-def rule_words(rule: Rule) -> str:
-    """The rule's parameters in words: ``γ = 0.8``."""
-    if rule.gamma is not None:
-        return f"γ = {_n(rule.gamma)}"
-    return f"α = {_n(rule.alpha)}, n = {rule.n}" if rule.alpha is not None else ""
-
-
 def why(rule: Rule, before: Value, after: Value) -> str:
     """The rule's comparison with the numbers put in, as mathematics in markdown."""
     q0, q1 = before.q, after.q
     if q1 is None or (q0 is None and rule.name != "abs-q"):
-        return "a value is unknown"
+        return _decided(rule, before, after)
     q0 = q0 if q0 is not None else Fraction(0)
     if rule.gamma is not None:
         bar = rule.gamma * q0
         sign = ">" if q1 > bar else r"\le"
-        return rf"${_n(q1)} {sign} {_n(rule.gamma)} \cdot {_n(q0)} = {_n(bar)}$"
+        return rf"${short(q1)} {sign} {short(rule.gamma)} \cdot {short(q0)} = {short(bar)}$"
     if rule.alpha is not None and rule.n is not None:
         u0, u1 = (1 - (1 - q) ** rule.n for q in (q0, q1))
         total = q1 + rule.alpha * (u1 - u0)
         sign = ">" if total > 0 else r"\le"
-        return rf"${_n(q1)} + {_n(rule.alpha)}\,({_n(u1)} - {_n(u0)}) = {_n(total)} {sign} 0$"
-    return rf"${_n(q1)} {'>' if q1 > 0 else '='} 0$"
+        return rf"${short(q1)} + {short(rule.alpha)}\,({short(u1)} - {short(u0)}) = {short(total)} {sign} 0$"
+    return rf"${short(q1)} {'>' if q1 > 0 else '='} 0$"
 
 
-def _n(value: Fraction) -> str:
-    return f"{float(value):.2f}".rstrip("0").rstrip(".") or "0"
+def _decided(rule: Rule, before: Value, after: Value) -> str:
+    """The same beside a value without a point: what the label follows from, or why there is none."""
+    sides = [after] if rule.name == "abs-q" else [before, after]
+    if label(rule, before, after) is not None:
+        spans = " → ".join(span_words(value) for value in sides)
+        return f"the same whatever the draws left out would be: Q {spans}"
+    stopped = [value for value in sides if value.left]
+    if any(str(rule) not in value.decided for value in stopped):
+        return "not named when the draws were stopped: no label until the rest is drawn"
+    return "a value is unknown"
 
 
 def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -> None:
@@ -74,7 +55,12 @@ def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -
         before, after, [rules.shown, *(rule for rule in reversed(rules.all) if rule != rules.shown)]
     )
     if all(one.label is None for one in given.values()):
-        st.caption("No labels: a value before or after this chunk is unknown.")
+        nothing = any(fraction_words(value) == "not rolled out" for value in (before, after))
+        st.caption(
+            "No labels: nothing was rolled out before or after this chunk."
+            if nothing
+            else "No labels: a value before or after this chunk is unknown."
+        )
     else:
         lines = []
         for rule, one in given.items():
@@ -86,13 +72,14 @@ def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -
             for line in lines:
                 st.markdown(line)
         st.caption(
-            "Sure: how likely fresh rollouts of the same number give the same label."
+            "Sure: how likely fresh rollouts of the same number give the same label"
+            + ("; beside a value that was stopped nobody knows." if before.left or after.left else ".")
             + _turns(before, after, rules)
         )
-    unfinished = [value for value in (before, after) if value.left or (value.errors and not value.known)]
-    for value in unfinished:
-        st.caption(f":material/hourglass_disabled: {describe(value)}")
-    if unfinished:
+    for words, value in (("Before", before), ("After", after)):
+        if value.left or (value.errors and not value.known):
+            st.caption(f":material/hourglass_disabled: {words} it: {describe(value)}.")
+    if any(value.errors and not value.known and not value.left for value in (before, after)):
         st.page_link(
             RUNS,
             label="Top up its rollouts",

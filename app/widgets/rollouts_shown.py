@@ -15,7 +15,7 @@ from app.widgets.chips import chip, outcome_chip
 from app.widgets.compared import show_compared
 from app.widgets.keys import key_hint
 from app.widgets.safe_text import code, escape_line, show_text
-from app.widgets.value_curve import describe
+from app.widgets.value_words import describe, stopped_words
 from db.reads_trajectory import RolloutView, RolloutWhole
 from engine.parting import compare, pieces
 from engine.values import Value
@@ -61,6 +61,9 @@ def show_rollouts(
         st.caption(f"… and {rest} more with {len(groups) - MOST_GROUPS} other answers.")
     if rollouts and len(rollouts) < value.n + value.errors:
         st.caption(f"The first {len(rollouts)} of {value.n + value.errors} rollouts are listed.")
+    if rollouts and value.left:
+        words = stopped_words(value)
+        st.caption(f":material/hourglass_disabled: {words[:1].upper()}{words[1:]}.")
     if opened is None:
         return
     row = next((r for r in rollouts if r.id == opened), None)
@@ -148,4 +151,7 @@ def _no_rollouts(value: Value) -> None:
             f"The solution ends here: {describe(value)}. A finished solution is graded, not rolled out."
         )
     else:
-        st.caption("None yet. A rollout run shows how often the policy still reaches the answer from here.")
+        st.caption(
+            "None: this prefix was never rolled out, so it has no value (that is not a value of 0). A rollout run shows "
+            "how often the policy still reaches the answer from here."
+        )

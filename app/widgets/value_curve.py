@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby, pairwise
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 
 from app.widgets.curve_marks import ROW_PX, MarkRow, add_rows, tick_texts
 from app.widgets.palette import DARK, LIGHT, Palette
+from app.widgets.value_words import describe
 from engine.values import Value
 
 BELOW = -0.13
@@ -23,6 +25,7 @@ _WIDEST_MARKED = 60
 """With more points than this, markers shrink and intervals lose their end caps."""
 _CURVE_PX, _TOP_PX, _GAP_PX, _BOTTOM_PX = 200, 8, 10, 38
 _LONGEST_NAME = 13
+_HOVER_WIDTH = 64
 
 
 def biggest_drop(values: Sequence[Value]) -> tuple[int, float] | None:
@@ -38,35 +41,13 @@ def biggest_drop(values: Sequence[Value]) -> tuple[int, float] | None:
     return -chunk, fall
 
 
-def describe(value: Value) -> str:
-    """A value in words: "13 of 16 correct = 0.81, 95 % interval 0.58 to 0.94"."""
-    if value.exact is not None:
-        return f"graded {'correct' if value.exact else 'wrong'}: Q is exactly {int(value.exact)}"
-    low, high = value.interval()
-    if value.q is not None:
-        share = f"{value.successes} of {value.n} correct = {float(value.q):.2f}"
-        return f"{share}, 95 % interval {low:.2f} to {high:.2f}"
-    if value.left:
-        return f"stopped: {value.successes} of {value.n} correct, {value.left} not drawn; {_between(value)}"
-    if value.errors:
-        return f"value unknown ({value.errors} of {value.n + value.errors} not graded); {_between(value)}"
-    return "value unknown"
-
-
-def _between(value: Value) -> str:
-    if value.bounds is None:
-        return "no bounds"
-    return f"Q would be {float(value.bounds[0]):.2f} to {float(value.bounds[1]):.2f}"
-
-
 def summary(values: Sequence[Value]) -> str:
     """The curve in one sentence, for screen readers."""
-    known = sum(value.known for value in values)
+    known, stopped = sum(value.known for value in values), sum(value.left > 0 for value in values)
     drop = biggest_drop(values)
     fall = f" The biggest drop is {drop[1]:.2f} at chunk {drop[0]}." if drop else ""
-    return (
-        f"Chance of success before the first and after each of {len(values) - 1} chunks, {known} known.{fall}"
-    )
+    said = f"{known} known" + (f", {stopped} stopped early and drawn hollow" if stopped else "")
+    return f"Chance of success before the first and after each of {len(values) - 1} chunks, {said}.{fall}"
 
 
 def chunk_at(x: float) -> int:
@@ -108,6 +89,7 @@ def value_figure(
         figure.add_trace(_drop_line(values, drop[0], palette))
         figure.add_annotation(_drop_note(values, drop, palette))
     if any(_is_bounded(value) for value in values):
+        figure.add_trace(_intervals(values, palette))
         figure.add_trace(_bounds(values, palette))
     for known in (False, True):
         where = [k for k, value in enumerate(values) if value.known is known]
@@ -206,6 +188,21 @@ def _bounds(values: Sequence[Value], palette: Palette) -> go.Scatter:
     )
 
 
+def _intervals(values: Sequence[Value], palette: Palette) -> go.Scatter:
+    """A hollow box a stopped value: the 95 % interval of what was drawn, with no point in it."""
+    half = 0.09 if len(values) <= _WIDEST_MARKED else 0.2
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for k, value in enumerate(values):
+        if value.left and value.n:
+            low, high = value.interval()
+            x += [k - half, k + half, k + half, k - half, k - half, None]
+            y += [low, low, high, high, low, None]
+    return go.Scatter(
+        x=x, y=y, mode="lines", line={"color": palette.line, "width": 1.3}, hoverinfo="skip", name="intervals"
+    )
+
+
 def _points(
     where: Sequence[int],
     values: Sequence[Value],
@@ -274,7 +271,8 @@ def _colour(value: Value, sign: str | None, palette: Palette) -> str:
 def _hover(k: int, value: Value, sign: str | None, rule: str) -> str:
     where = f"after chunk {k - 1}" if k else "before the first chunk"
     label = {"+": f"<br>label + ({rule})", "-": f"<br>label − ({rule})"}.get(sign or "", "")
-    return f"<b>{where}</b><br>{describe(value)}{label}"
+    said = "<br>".join(wrap(describe(value), _HOVER_WIDTH))
+    return f"<b>{where}</b><br>{said}{label}"
 
 
 def _layout(n_points: int, rows: Sequence[MarkRow], palette: Palette) -> go.Layout:
