@@ -169,6 +169,22 @@ def resume(run_id: int, detach: bool = False) -> None:
         raise typer.Exit(follow(store, settings, run_id, console))
 
 
+@app.command()
+def soak(
+    kills: Annotated[
+        int, typer.Option(min=1, max=1000, help="How often something is killed (signal 9)")
+    ] = 50,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="No further kill after so many minutes")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which things are killed, and when")] = 0,
+) -> None:
+    """Kill a rollout run, its worker and its vLLM servers again and again; exit 1 if a committed rollout is lost."""
+    from app.soak import soak as run_soak
+
+    raise typer.Exit(run_soak(kills, minutes, seed, console))
+
+
 @app.command("import")
 def import_command(
     file: Annotated[
@@ -284,13 +300,42 @@ def nano_report(checkpoint: Annotated[str, typer.Option(help="Checkpoint by name
 
 @bench_app.command("rollouts")
 def bench_rollouts(
-    policy: Annotated[str, typer.Option(help="Checkpoint by name")] = "nano",
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint by name: nano, smollm2, …")] = "nano",
     pairs: Annotated[int, typer.Option(help="Interleaved pairs; the median counts")] = 3,
 ) -> None:
-    """Our rollout stage against the same requests given straight to vLLM, and against one call per prefix."""
+    """Our rollout stage, grader and store included, against the same requests given straight to vLLM."""
     from app.bench.rollouts import rollouts
 
-    raise typer.Exit(rollouts(get_settings(), policy, pairs, console))
+    raise typer.Exit(rollouts(get_settings(), checkpoint, pairs, console))
+
+
+@bench_app.command("peers")
+def bench_peers(
+    checkpoint: Annotated[str, typer.Option(help="Checkpoint by name: nano, smollm2, …")] = "nano",
+    pairs: Annotated[int, typer.Option(help="Interleaved pairs; the median counts")] = 3,
+) -> None:
+    """Our rollout stage against the way of other projects: one problem at a time, one call per prefix."""
+    from app.bench.rollouts import peers
+
+    raise typer.Exit(peers(get_settings(), checkpoint, pairs, console))
+
+
+@bench_app.command("thrift")
+def bench_thrift() -> None:
+    """What thrift spares on the sample's recorded draws, beside an oracle; no label may change."""
+    from app.bench.thrift import thrift
+
+    raise typer.Exit(thrift(console))
+
+
+@bench_app.command("store")
+def bench_store(
+    rollouts: Annotated[int, typer.Option(min=1_000, help="Rollouts to insert")] = 1_000_000,
+) -> None:
+    """A store of a million rollouts: a trajectory's values, and what a resumed run has left to do."""
+    from app.bench.store import store
+
+    raise typer.Exit(store(get_settings(), rollouts, console))
 
 
 @bench_app.command("annotate")
@@ -354,12 +399,20 @@ def bench_servers(policy: Annotated[str, typer.Option(help="Checkpoint by name")
     raise typer.Exit(servers(get_settings(), policy, console))
 
 
+@bench_app.command("grading")
+def bench_grading() -> None:
+    """Answers graded a second and core, cache cold, and what an answer that never finishes costs."""
+    from app.bench.grading import grading
+
+    raise typer.Exit(grading(console))
+
+
 @bench_app.command("memory")
 def bench_memory() -> None:
-    """Resident memory of the pages' process after every page was opened."""
+    """Resident memory of the pages' process after every page was opened, and of a run with many trajectories."""
     from app.bench.memory import memory
 
-    raise typer.Exit(memory(console))
+    raise typer.Exit(memory(get_settings(), console))
 
 
 def main() -> None:

@@ -80,8 +80,7 @@ def record(store: Store) -> tuple[list[Chain], dict[Hashable, Sequence[str]]]:
             later = [value if id_ is None else id_ for id_, value in zip(rolled, values[1:], strict=True)]
             chains.append([values[0], *later])
     ids = {place for chain in chains for place in chain if isinstance(place, int)}
-    recorded: dict[Hashable, Sequence[str]] = {**store.draw_outcomes(ids)}
-    return chains, recorded
+    return chains, {key: draws for key, draws in store.draw_outcomes(ids).items()}
 
 
 def shuffled(recorded: Recorded, seed: int) -> dict[Hashable, Sequence[str]]:
