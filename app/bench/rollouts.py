@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.store import open_or_make_store
 from engine.checkpoints import resolve_checkpoint
 from engine.llm import LLMSpec, open_llm
-from engine.llm.base import Request
+from engine.llm.base import LLM, Request
 from engine.llm.vllm import VLLMDoor
 from engine.pipeline.rolling import Rolling, roll_out
 from engine.pipeline.sampling import sample_with
@@ -52,7 +52,7 @@ LOADS = {"smollm2": Load(6, 8, "policy_smollm2", 128, 0.9)}
 class Bench:
     """One opened policy, its solutions, and fresh stores to roll them out in."""
 
-    llm: VLLMDoor
+    llm: LLM
     folder: Path
     problems: int
     trajectories: int
@@ -92,7 +92,9 @@ class Bench:
         ]
 
     def empty_cache(self) -> None:
-        self.llm.vllm.reset_prefix_cache()
+        """Forget what was served before; a door of servers keeps its own."""
+        if isinstance(self.llm, VLLMDoor):
+            self.llm.vllm.reset_prefix_cache()
 
 
 def _ours(bench: Bench, name: str) -> tuple[int, float]:
@@ -107,6 +109,7 @@ def _straight(bench: Bench, calls: list[list[Request]]) -> tuple[int, float]:
     """The same requests with the same seeds to ``vllm.LLM.generate``, in the given calls."""
     from vllm import SamplingParams
 
+    assert isinstance(bench.llm, VLLMDoor)
     bench.empty_cache()
     started, tokens = time.perf_counter(), 0
     for requests in calls:

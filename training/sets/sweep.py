@@ -154,6 +154,7 @@ def _row(
 ) -> SweepRow:
     known = labels.sign != 0
     sure = known & (np.nan_to_num(labels.confidence) >= min_confidence)
+    told = known & ~np.isnan(labels.confidence)  # beside a stopped value a label has none
     n_known = int(counts[known].sum())
     return SweepRow(
         rule=str(rule),
@@ -164,8 +165,8 @@ def _row(
         positive=int(counts[labels.sign > 0].sum()),
         negative=int(counts[labels.sign < 0].sum()),
         unlabelled=int(counts[~known].sum()),
-        mean_confidence=float(np.average(labels.confidence[known], weights=counts[known]))
-        if n_known
+        mean_confidence=float(np.average(labels.confidence[told], weights=counts[told]))
+        if told.any()
         else None,
         sure=float(counts[sure].sum() / n_known) if n_known else None,
         sure_positive=int(counts[sure & (labels.sign > 0)].sum()),
