@@ -133,6 +133,7 @@ class ItemView:
     n_chunks: int
     problem: str
     reference: str | None
+    verifier: str
     status: str | None
     opened_at: datetime | None
     n_done: int

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_
 from db.blind import hidden_problems
 from db.errors import NotFoundError
 from db.people_store import role_of
+from db.problems_store import VERIFIER
 from db.queue_rows import GuidelineRow, ItemView
 from db.rows import ReviewRow
 from db.session import columns, rows_of, store_now
@@ -141,6 +142,7 @@ def item_view(db: Connection, item_id: int, actor: str) -> ItemView:
             Trajectory.problem_id,
             Problem.text,
             Problem.answer,
+            VERIFIER,
             Chunk.idx,
             func.coalesce(QueueMember.n_done, 0),
         )
@@ -151,7 +153,7 @@ def item_view(db: Connection, item_id: int, actor: str) -> ItemView:
         .outerjoin(QueueMember, and_(QueueMember.queue_id == Queue.id, QueueMember.actor == actor))
         .where(Queue.id == place.queue_id)
     ).one()
-    name, blind, n_items, n_chunks, problem_id, problem, reference, idx, n_done = row
+    name, blind, n_items, n_chunks, problem_id, problem, reference, verifier, idx, n_done = row
     holding = held(db, item_id, actor)
     head, mine, first_error = _said(db, place, actor)
     return ItemView(
@@ -171,6 +173,7 @@ def item_view(db: Connection, item_id: int, actor: str) -> ItemView:
         n_chunks=n_chunks,
         problem=problem,
         reference=None if hidden_problems(db, actor, [problem_id]) else reference,
+        verifier=verifier,
         status=holding.status if holding else None,
         opened_at=holding.opened_at if holding else None,
         n_done=n_done,

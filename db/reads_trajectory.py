@@ -13,6 +13,7 @@ from sqlalchemy import false, select
 
 from db.blind import HIDDEN, hidden, hidden_chunks, hidden_prefixes, hidden_problems
 from db.labels_store import votes_query
+from db.problems_store import VERIFIER
 from db.rows import Label
 from db.session import StoreBase, columns, rows_of
 from db.tables import (
@@ -44,6 +45,7 @@ class TrajectoryView:
     key: str
     problem: str
     reference: str
+    verifier: str
     policy: str
     checkpoint_hash: str | None
     prefix_id: int | None
@@ -170,6 +172,7 @@ class TrajectoryReads(StoreBase):
             Problem,
             problem=Problem.text,
             reference=Problem.answer,
+            verifier=VERIFIER,
             blind=false(),
         )
         query = (

@@ -18,9 +18,10 @@ from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.chrome import allowed
 from app.widgets.judges_shown import NEXT, next_judgment, show_judges
 from app.widgets.keys import key_hint
+from app.widgets.reference import show_reference
 from app.widgets.review_card import show_reasons
 from app.widgets.review_form import VERDICTS, Answer, Card, ask, draft_again, given, keep_draft
-from app.widgets.safe_text import code, show_text
+from app.widgets.safe_text import show_text
 from app.widgets.when import ago
 from db.errors import StoreError
 from db.queues_store import ItemView
@@ -63,7 +64,7 @@ def item_card(item: ItemView, keys: Mapping[str, str], *, raw: bool) -> tuple[Ca
         st.caption("Problem")
         show_text(item.problem, raw=raw)
         if item.reference is not None:
-            st.markdown(f":small[reference answer {code(item.reference)}]")
+            show_reference(item.reference, item.verifier)
     targets = _solution(asked, keys, raw=raw)
     with st.container(border=True, gap="xsmall", key="item-card"):
         targets |= _asking(asked, card, keys)

@@ -21,8 +21,9 @@ from app.widgets.access import actor, get_store
 from app.widgets.chips import OUTCOMES, outcome_chip
 from app.widgets.empty import empty_state, no_such
 from app.widgets.here import go_here, here_button
+from app.widgets.reference import show_reference
 from app.widgets.reward_rows import Bar, Line, Strip, reward_lines, reward_strips, signed
-from app.widgets.safe_text import code, escape_line, raw_toggle, show_text, visible
+from app.widgets.safe_text import escape_line, raw_toggle, show_text, visible
 from training.process_rewards import RewardComparison, dense_and_sparse
 
 HOW_HELP = (
@@ -188,7 +189,7 @@ def _problem(group: Group) -> None:
             )
             raw = raw_toggle()
         show_text(group.problem, raw=raw)
-        st.markdown(f"Reference answer {code(group.reference)}")
+        show_reference(group.reference, group.verifier)
 
 
 def _strip(one: Solution, problem: int, bars: Sequence[Bar], chosen: Solution) -> Strip:

@@ -75,6 +75,7 @@ class Group:
 
     problem: str
     reference: str
+    verifier: str
     policy: str
     source: Source
     solutions: tuple[Solution, ...]
@@ -155,6 +156,7 @@ def read_group(store: Store, problem_id: int, asked: str | None) -> tuple[Group 
         Group(
             problem=wholes[0].problem,
             reference=wholes[0].reference,
+            verifier=wholes[0].verifier,
             policy=wholes[0].policy,
             source=source,
             solutions=tuple(_mixed(by_source[source.key])),

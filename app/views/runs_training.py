@@ -13,6 +13,7 @@ from app.widgets.curve_words import Panel, first_metrics, panels
 from app.widgets.run_words import ALIVE
 from app.widgets.safe_text import escape_line, show_text
 from db.rows import MetricRow, NewRunSample, RunRow
+from engine.verifiers import VERIFIERS
 from training.alarms import alarms
 
 COLUMNS = 3
@@ -130,12 +131,18 @@ def show_samples(run_id: int) -> None:
                     _sample(row, raw)
 
 
+def compared_words(label: str) -> str:
+    """What a completion was compared with; tests of a program in words, not as the JSON that they are."""
+    return VERIFIERS["code"].words(label) if label.startswith('{"tests"') else label
+
+
 def _sample(row: NewRunSample, raw: bool) -> None:
     marks = []
     if row.reward is not None:
         good = row.reward > 0
         marks.append(chip("green" if good else "red", "check" if good else "close", f"reward {row.reward:g}"))
     if row.label is not None:
-        marks.append(chip("gray", "label", f"compared with {escape_line(row.label, limit=40)}"))
+        said = escape_line(compared_words(row.label), limit=60)
+        marks.append(chip("gray", "label", f"compared with {said}"))
     st.markdown(" ".join(marks) or ":gray[no reward]")
     show_text(row.completion, raw=raw, limit=4000)

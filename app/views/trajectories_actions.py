@@ -152,6 +152,7 @@ def _solution_lines(store: Store, where: TrajectoryFilter, sort: str) -> Iterato
                 "problem_id": one.key,
                 "problem": one.problem,
                 "reference": one.reference,
+                "verifier": one.verifier,
                 "policy": one.policy,
                 "outcome": one.outcome,
                 "answer": one.answer,

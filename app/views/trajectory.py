@@ -19,6 +19,7 @@ from app.widgets.address import RAW, RUNS, change, go, new_run, read_address
 from app.widgets.chips import chip, outcome_chip
 from app.widgets.empty import empty_state, no_such
 from app.widgets.keys import key_hint, press_keys
+from app.widgets.reference import show_reference
 from app.widgets.safe_text import RAW_HELP, code, escape_line, show_text
 from app.widgets.trajectory_style import trajectory_style
 from app.widgets.value_curve import chunk_at, summary, value_figure
@@ -135,7 +136,8 @@ def _problem(view: TrajectoryView, raw: bool) -> None:
         show_text(view.problem, raw=raw)
         if not view.blind:
             given = code(view.answer) if view.answer is not None else "none"
-            st.markdown(f"Reference answer {code(view.reference)} · this solution's answer {given}")
+            then = f" · this solution's answer {given}"
+            show_reference(view.reference, view.verifier, then=then)
         st.caption(_facts(view))
         if view.run_id is not None:
             st.page_link(
