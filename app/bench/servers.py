@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 from rich.console import Console
 
@@ -43,7 +42,7 @@ def servers(settings: Settings, policy: str, console: Console) -> int:
         started = stack.enter_context(_two_servers(spec, checkpoint, folder))
         served = LLMSpec(**spec.model_dump() | {"door": "server", "servers": tuple(started)})
         llm = stack.enter_context(ServerDoor(served, checkpoint, {}))
-        bench = Bench(cast(Any, llm), folder, problems=60, trajectories=2, m=16)  # any door will do
+        bench = Bench(llm, folder, problems=60, trajectories=2, m=16)
         ctx = bench.fresh("servers")
         before = [replace(use) for use in llm.use]
         result = roll_out(ctx, llm)
