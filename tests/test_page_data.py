@@ -19,10 +19,13 @@ from app.views.data_import import look, safe_name
 from app.views.data_preview import waterfall_steps
 from db.queue_rows import NewQueue
 from db.store import Store, open_store
+from engine.labels import REL_RATIO, label
+from engine.pipeline.labelling import chunk_values
 from engine.recipes import Selection
 from tests.browser_support import LiveApp, open_page
 from tests.labelled_store import store_with
 from tests.page_support import Open, button, page_at, table_rows, words
+from tests.store_world import add_judge, judgment
 from training.parts import LabelFilter
 from training.sets import BuildSetRecipe, freeze, preview, read_rows, sweep
 
@@ -141,6 +144,29 @@ def test_the_preview_is_that_of_the_recipe_on_screen(world: World) -> None:
     assert "keeps a sure success" in words(app)
     by_place = "; ".join(f"chunk {b.position}: {b.positive} +, {b.negative} −" for b in moved.labelled)
     assert by_place in charts(app)
+
+
+def test_labels_come_from_a_judge_s_votes_or_from_rollouts_that_a_judge_repeats(world: World) -> None:
+    judge = add_judge(world.store, "asked")
+    inputs = world.store.label_inputs(world.store.trajectory_ids())
+    signs = [label(REL_RATIO, *pair) for one in inputs for pair in chunk_values(one)]
+    votes = [("negative", "positive")[(sign == "+") != (place % 7 == 6)] for place, sign in enumerate(signs)]
+    rows = [judgment(judge, chunk, 0, vote) for chunk, vote in zip(world.chunks, votes, strict=True)]
+    world.store.add_judgments(rows, run_id=world.store.runs(1)[0].id)
+    app = world.open()
+    app.selectbox(key=key("agree_with")).set_value("asked").run()
+    agreed = preview(world.store, small_recipe(agree_with="asked"))
+    assert agreed.counts["contradicted"] and metrics(app)["To train on"] == str(agreed.counts["train"])
+    assert (
+        links(app)["Look at the chunks on which both agree"]
+        == f"show=chunks&judge_id={judge}&against=no&rule=rel-ratio"
+    )
+    app.selectbox(key=key("voted_by")).set_value("asked").run()
+    voted = preview(world.store, small_recipe(voted_by="asked"))
+    assert voted.counts["train"] > agreed.counts["train"]
+    assert metrics(app)["To train on"] == str(voted.counts["train"])
+    assert "Its votes are the labels" in words(app)
+    assert all(one.key != key("rule") for one in app.segmented_control)
 
 
 def test_freezing_queues_what_is_on_screen_once(world: World) -> None:

@@ -82,7 +82,7 @@ def _numbers(manifest: Manifest) -> None:
         "Held out": f"{manifest.files['held_out.jsonl'].rows:,}",
         "Problems": f"{manifest.problems.get('train', 0):,} + {manifest.problems.get('held_out', 0):,}",
     }
-    labels = manifest.from_people + manifest.from_rule
+    labels = manifest.from_people + manifest.from_rule + manifest.from_judge
     if labels:
         values["From people"] = f"{manifest.from_people / labels:.0%}"
     values |= {
@@ -108,17 +108,23 @@ def _left_out(manifest: Manifest) -> None:
 
 
 def _people(manifest: Manifest) -> None:
-    labels = {"people": manifest.from_people, "rule": manifest.from_rule}
+    labels = {"people": manifest.from_people, "rule": manifest.from_rule, "judge": manifest.from_judge}
     if not any(labels.values()):
         return
     st.markdown("**Who gave the labels**")
     st.plotly_chart(
         share_bars(
-            {"labels": labels}, (Slice("people", "a person", "line"), Slice("rule", "the rule", "quiet"))
+            {"labels": labels},
+            (
+                Slice("people", "a person", "line"),
+                Slice("rule", "the rule", "quiet"),
+                Slice("judge", "a judge's vote", "warn"),
+            ),
         ),
         key="set-people",
         config=CONFIG,
-        alt=f"{manifest.from_people} labels from people, {manifest.from_rule} from the rule",
+        alt=f"{manifest.from_people} labels from people, {manifest.from_rule} from the rule, {manifest.from_judge} from "
+        "a judge's votes",
     )
 
 

@@ -12,6 +12,7 @@ import streamlit as st
 from app.runs import queue_run
 from app.settings import get_settings
 from app.views import data_choice as choice
+from app.views.data_labels import pick, show_label_fields, slider
 from app.views.data_preview import show_preview
 from app.widgets.access import actor, get_store
 from app.widgets.chrome import allowed
@@ -29,12 +30,6 @@ from training.sets import Manifest, list_sets
 
 STARTED, TOKEN, PROBLEM = "sets-started", "sets-token", "sets-problem"
 LISTED = 50
-RULES = {"rel-ratio": "rel-ratio", "rel-effective": "rel-effective", "abs-q": "abs-q"}
-RULE_WORDS = {
-    "rel-ratio": "Label + where the chance of success after the chunk is more than γ times the chance before it",
-    "rel-effective": "Label + where the chance, and α times the change of the best of n draws, stay above 0 together",
-    "abs-q": "Label + where the chance of success after the chunk is above 0",
-}
 FORMS = {"judge": "A prompt a chunk", "turns": "A conversation a solution"}
 COLUMNS = (
     Column("Set", "link"),
@@ -82,7 +77,7 @@ def _frozen() -> None:
 
 def _row(one: Manifest) -> Row:
     balance = one.classes.get("train")
-    labels = one.from_people + one.from_rule
+    labels = one.from_people + one.from_rule + one.from_judge
     return Row(
         id=one.name,
         href="/data?" + urlencode({"set": one.name}),
@@ -96,11 +91,20 @@ def _row(one: Manifest) -> Row:
             if balance
             else None,
             f"{one.from_people:,} of {labels:,}" if labels else None,
-            visible(str((one.recipe.get("labels") or {}).get("rule", ""))) or None,
+            _labels_of(one.recipe.get("labels") or {}),
             one.hash[:10],
             ago(one.made_at),
         ),
     )
+
+
+def _labels_of(labels: Mapping[str, Any]) -> str | None:
+    """Where a set's labels come from: a judge's votes, or a rule and the judge that must repeat it."""
+    if voted := labels.get("voted_by"):
+        return f"votes of {visible(str(voted))[:40]}"
+    agreed = labels.get("agree_with")
+    also = f" and {visible(str(agreed))[:40]}" if agreed else ""
+    return f"{visible(str(labels.get('rule', '')))}{also}" or None
 
 
 def _builder() -> None:
@@ -108,7 +112,7 @@ def _builder() -> None:
     left, right = st.columns([5, 6], gap="medium")
     with left:
         _filter()
-        _labels()
+        show_label_fields()
         _shape()
         _more()
     with right, st.container(border=True):
@@ -122,36 +126,18 @@ def _builder() -> None:
         _freeze_box(refusal)
 
 
-def _pick(field: str, label: str, options: Mapping[Any, str], *, empty: str = "all", **more: Any) -> None:
-    """A selectbox over names from the store; a value that went away stays to be seen."""
-    value = choice.get(field)
-    names = dict(options)
-    if value is not None:
-        names.setdefault(value, str(value))
-    st.selectbox(
-        label,
-        list(names),
-        index=None,
-        placeholder=empty,
-        format_func=lambda one: visible(names[one]),
-        key=choice.key(field),
-        persist_state="session",
-        **more,
-    )
-
-
 def _filter() -> None:
     store = get_store()
     with st.container(border=True, gap="small"):
         st.caption("Which solutions")
         one, two, three = st.columns(3)
         with one:
-            _pick("dataset", "Data set", {name: name for name in store.datasets()})
+            pick("dataset", "Data set", {name: name for name in store.datasets()})
         with two:
-            _pick("policy", "Policy", {name: name for name in store.policies()})
+            pick("policy", "Policy", {name: name for name in store.policies()})
         with three:
             runs = store.runs(20, kinds=["sample", "import"])
-            _pick("from_run", "From run", {run.id: f"Run {run.id}" for run in runs})
+            pick("from_run", "From run", {run.id: f"Run {run.id}" for run in runs})
         st.toggle(
             "Only problems with right and wrong solutions",
             key=choice.key("mixed_only"),
@@ -160,77 +146,10 @@ def _filter() -> None:
         )
 
 
-def _labels() -> None:
-    with st.container(border=True, gap="small"):
-        st.caption("Which labels")
-        _rule()
-        _slider(
-            "min_confidence",
-            "Leave out labels less certain than",
-            0.0,
-            1.0,
-            0.05,
-            "Confidence: how likely fresh rollouts of the same number give the same label. "
-            "A label that a person gave is never left out.",
-        )
-        st.toggle(
-            "People's reviews override the rule",
-            key=choice.key("reviews"),
-            persist_state="session",
-            help="On: where somebody reviewed a chunk, their + or − counts. Off: reviews are not looked at.",
-        )
-        st.toggle(
-            "Only up to a solution's first −",
-            key=choice.key("until_first_negative"),
-            persist_state="session",
-            help="Leaves out what follows the first chunk labelled −: a sound chunk after an error is neither clearly "
-            "right nor wrong. PRM800K stops there.",
-        )
-        judges = {judge.name: judge.name for judge in get_store().judges()}
-        _pick(
-            "agree_with",
-            "Keep only labels that this judge repeats",
-            judges,
-            empty="no judge is asked",
-            help="The majority of the judge's verdicts on the chunk must agree with the label. "
-            "A label that a person gave is never left out.",
-        )
-
-
-def _rule() -> None:
-    """The rule and its parameters."""
-    st.segmented_control(
-        "Rule",
-        list(RULES),
-        key=choice.key(choice.RULE),
-        required=True,
-        persist_state="session",
-        help="How a label follows from the chance of success before and after a chunk. "
-        "The Thresholds tab shows what each does to your data.",
-    )
-    rule = choice.get(choice.RULE)
-    st.caption(RULE_WORDS[rule])
-    one, two = st.columns(2)
-    if rule == "rel-ratio":
-        with one:
-            _slider(choice.GAMMA, "γ", 0.0, 1.5, 0.05, "Paper: 0.8 at 1.5B, 0.7 at 7B.")
-    if rule == "rel-effective":
-        with one:
-            _slider(choice.ALPHA, "α", 0.0, 1.5, 0.05, "Paper: 0.4 at 1.5B, 0.8 at 7B.")
-        with two:
-            st.number_input(
-                "n", 1, 64, key=choice.key(choice.N), persist_state="session", help="Best of n draws."
-            )
-
-
-def _slider(field: str, label: str, low: float, high: float, step: float, help_text: str) -> None:
-    st.slider(label, low, high, step=step, key=choice.key(field), persist_state="session", help=help_text)
-
-
 def _shape() -> None:
     with st.container(border=True, gap="small"):
         st.caption("Split and balance")
-        _slider(
+        slider(
             "held_out",
             "Share of the problems kept to measure on",
             0.0,
@@ -280,7 +199,7 @@ def _more() -> None:
                 help="The checkpoint whose tokenizer counts.",
             )
         _sizes()
-        _slider(
+        slider(
             "near_duplicates",
             "Problems this alike stay on one side",
             0.0,

@@ -79,7 +79,10 @@ def _list(asked: Asked) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="list-bar"):
         st.caption(_counted(asked, found))
         chunk_actions(where, asked.sort)
-    judges = {judge.id: visible(judge.name)[:30] for judge in store.judges()}
+    judges = {
+        judge.id: visible(judge.name)[:30] + (" (prompted)" if judge.kind == "prompted" else "")
+        for judge in store.judges()
+    }
     rows = [_row(row, where, judges) for row in found.rows]
     row_table(COLUMNS, rows, label="Chunks", key="chunks")
     if not found.whole:

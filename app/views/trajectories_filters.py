@@ -29,7 +29,7 @@ PLACES = {
 }
 LABELS = {"+": "+", "-": "−", "none": "no label"}
 VERDICTS = {"positive": "positive", "negative": "negative", "none": "tie or no verdict"}
-AGAINST = {"yes": "differs from the label", "no": "agrees with the label"}
+AGAINST = {"no": "agrees with the label", "yes": "differs from the label"}
 REVIEWS = {"+1": "+1 sound", "0": "0 neutral", "-1": "−1 error", "cannot-tell": "cannot tell"}
 PEOPLE = {"+": "+", "-": "−", "none": "no consensus"}
 FLAGS = {"any": "any flag", "flag": "flagged", "bad-problem": "bad problem"}
@@ -117,7 +117,7 @@ def _more(query: Mapping[str, str], judges: Mapping[str, str]) -> None:
                 "rel-ratio",
                 None,
             ),
-            lambda: _choose("against", "A judge's verdict", AGAINST, query, width=None),
+            lambda: _choose("against", "The judge's (any judge's) vote", AGAINST, query, width=None),
             lambda: _pair("other_judge_id", "Second judge", judges, "other_verdict", VERDICTS, query),
             lambda: _choose("queue_id", "In queue", queues, query, width=None),
         ),

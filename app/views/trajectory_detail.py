@@ -16,8 +16,10 @@ from app.widgets.review_card import review_card
 from app.widgets.rollouts_shown import NEXT as NEXT_ROLLOUT
 from app.widgets.rollouts_shown import next_rollout, show_rollouts
 from app.widgets.safe_text import show_text
+from app.widgets.sources import show_sources
 from app.widgets.value_words import moved_words
 from db.reads_trajectory import ChunkView, TrajectoryView
+from engine.labels import confidence
 
 MOST_ROLLOUTS = 512
 
@@ -50,9 +52,18 @@ def show_detail(shown: Shown) -> dict[str, str]:
 def _evidence(shown: Shown, chunk: ChunkView) -> dict[str, str]:
     store, view, idx, targets = get_store(), shown.view, chunk.idx, {}
     before, after = shown.values[idx], shown.values[idx + 1]
+    judgments = store.judgments_of(chunk.id)
+    _section("Who says what")
+    show_sources(
+        shown.rules.name,
+        shown.label[idx],
+        confidence(shown.rules.shown, before, after),
+        (before, after),
+        judgments,
+        shown.reviews.get(chunk.id, ()),
+    )
     _section("Why this label")
     show_labels(before, after, shown.rules, view.id)
-    judgments = store.judgments_of(chunk.id)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         _section("Judges")
         if len(judgments) > 1:

@@ -10,8 +10,8 @@ import streamlit as st
 
 from app.widgets.access import get_store
 from app.widgets.address import Address, Rules
-from app.widgets.curve_marks import MarkRow, judge_rows, label_row, people_mark
-from app.widgets.review_card import said
+from app.widgets.curve_marks import MarkRow, judge_rows, label_row
+from app.widgets.review_card import said, said_mark
 from app.widgets.value_curve import biggest_drop
 from app.widgets.value_words import rule_words
 from db.reads_trajectory import ChunkView, TrajectoryView
@@ -119,7 +119,7 @@ def _selected(view: TrajectoryView, address: Address, values: Sequence[Value]) -
 def mark_rows(shown: Shown) -> tuple[list[MarkRow], int]:
     """The rows beneath the curve (people, the shown rule, the other rules, judges) and how many judges are left out."""
     rows = []
-    people = [_people(shown.reviews.get(chunk_id, ())) for chunk_id in shown.chunk_ids]
+    people = [said_mark(shown.reviews.get(chunk_id, ())) for chunk_id in shown.chunk_ids]
     if any(mark is not None for mark in people):
         rows.append(MarkRow("people", people))
     rules = [shown.rules.shown, *(rule for rule in reversed(shown.rules.all) if rule != shown.rules.shown)]
@@ -128,12 +128,6 @@ def mark_rows(shown: Shown) -> tuple[list[MarkRow], int]:
         rows.append(label_row(name, shown.labels[name], shown.usual[name], shown=name == shown.rules.name))
     judges, more = judge_rows(shown.votes, shown.chunk_ids)
     return rows + judges, more
-
-
-def _people(reviews: Sequence[ReviewRow]) -> str | None:
-    decided = [row.verdict for row in reviews if row.kind == "adjudication"]
-    verdicts = [row.verdict for row in reviews if row.kind == "review"]
-    return people_mark(verdicts, decided[-1] if decided else None, bool(decided))
 
 
 def shown_rule_words(rules: Rules) -> str:

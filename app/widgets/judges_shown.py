@@ -89,7 +89,10 @@ def _show_judge(
     chosen = next((j for j in drawn if j.id == opened), None)
     shown = chosen or next((j for j in drawn if j.verdict == majority), drawn[0])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"**{escape_line(drawn[0].judge, limit=60)}** {verdict_chip(majority, tally)} {differs}")
+        prompted = ":small[:gray[prompted LLM]]" if drawn[0].kind == "prompted" else ""
+        st.markdown(
+            f"**{escape_line(drawn[0].judge, limit=60)}** {prompted} {verdict_chip(majority, tally)} {differs}"
+        )
         if len(drawn) > 1:
             _draws(drawn, shown, where)
     if shown.score is not None:

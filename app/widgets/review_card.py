@@ -15,6 +15,7 @@ from app.widgets.access import actor, get_store
 from app.widgets.card import action_id, fresh, say, show_message, used
 from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.chrome import allowed, reviewing_as
+from app.widgets.curve_marks import Mark, people_mark
 from app.widgets.keys import bindings, key_hint, press_keys
 from app.widgets.review_form import VERDICTS, Card, ask, draft_again, focus_wanted, given, keep_draft
 from app.widgets.safe_text import code, escape_line, show_text
@@ -39,6 +40,13 @@ _CHANGING = "review_changing"
 def said(history: Sequence[HistoryRow]) -> list[ReviewRow]:
     """What each person says now, in the order in which it was said."""
     return [step.review for step in history if step.in_force and step.review.kind != "undo"]
+
+
+def said_mark(reviews: Sequence[ReviewRow]) -> Mark:
+    """What the reviews in force on a chunk come to, as the rows beneath the curve mark it."""
+    decided = [row.verdict for row in reviews if row.kind == "adjudication"]
+    verdicts = [row.verdict for row in reviews if row.kind == "review"]
+    return people_mark(verdicts, decided[-1] if decided else None, bool(decided))
 
 
 def in_force(history: Sequence[HistoryRow], rule_label: Label | None) -> tuple[Label | None, str]:

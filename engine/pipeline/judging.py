@@ -6,10 +6,11 @@ Which sort of judge a checkpoint is, its card says: discriminative ones are read
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from db.rows import NewJudgment, StageTrajectory
-from engine.checkpoints import read_card, resolve_checkpoint
+from engine.checkpoints import PACKAGED, read_card, resolve_checkpoint
 from engine.discriminative import DiscriminativeJudge
 from engine.judge import JudgePrompt, fill, load_prompt, parse_verdict
 from engine.judges import DISCRIMINATIVE
@@ -22,6 +23,17 @@ from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
 
 TRAJECTORIES_A_BATCH = 100
+PROMPTED = "prompted"
+
+
+def is_prompted(checkpoint: str, home: Path) -> bool:
+    """Whether a judge's checkpoint is an LLM off the shelf: no run here trained it to judge, and it is not nano.
+
+    Raises CheckpointError.
+    """
+    if checkpoint in PACKAGED:
+        return False
+    return read_card(resolve_checkpoint(checkpoint, home)).get("role") != "judge"
 
 
 def run(ctx: RunContext[JudgeRecipe]) -> dict[str, Any]:
@@ -58,7 +70,7 @@ class _Stage:
         self.name = recipe.name or f"{llm.info.name} · {prompt.name}{asked_in}"
         self.judge_id = ctx.store.ensure_judge(
             name=self.name,
-            kind="generative",
+            kind=PROMPTED if is_prompted(recipe.llm.checkpoint, ctx.home) else "generative",
             checkpoint=recipe.llm.checkpoint,
             checkpoint_hash=llm.info.content_hash,
             prompt_name=prompt.name,
