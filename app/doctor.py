@@ -20,6 +20,7 @@ from engine.llm.checkpoint import check_checkpoint
 from engine.llm.server_address import server_address
 from engine.llm.server_check import HEALTH_S, WEIGHTS, models, served_by
 from engine.llm.server_wire import Trouble, client
+from engine.sandbox import refusal
 
 LOW_DISK_GIB = 5.0
 
@@ -112,6 +113,17 @@ def _weights(names: list[str], home: Path) -> str:
     return f"not the weights of {here[0]} here" if here else "no checkpoint here has its weights"
 
 
+def _code_sandbox() -> Finding:
+    """Whether programs of code problems can be run: a sandbox is made, and a program in it looks for ways out."""
+    reason = refusal()
+    return Finding(
+        "code sandbox",
+        None if reason else True,
+        reason or "programs are held",
+        "without it problems of the verifier 'code' cannot be graded here" if reason else "",
+    )
+
+
 def examine(settings: Settings, servers: Sequence[str] = ()) -> list[Finding]:
     """Everything a run depends on, and the model servers at these addresses."""
     machine = this_machine()
@@ -134,6 +146,7 @@ def examine(settings: Settings, servers: Sequence[str] = ()) -> list[Finding]:
         _vllm(),
         _optional("torch", "comes with '.[cpu]' or '.[gpu]'"),
         _optional("trl", "judge training: comes with '.[cpu]' or '.[gpu]'"),
+        _code_sandbox(),
         Finding("checkpoints", True, ", ".join(list_checkpoints(settings.home)) or "none"),
         *(_server(settings, address) for address in servers),
         _store(settings),
