@@ -98,6 +98,18 @@ class SelectionStore(StagesStore, StopsStore):
                 statement = update(Trajectory).where(Trajectory.id == bindparam("which"))
                 db.execute(statement.values(value_prefix_id=bindparam("prefix")), values)
 
+    def link_prefixes(self, chunks: Iterable[tuple[int, int]], firsts: Iterable[tuple[int, int]]) -> None:
+        """(chunk id, prefix that ends with it) and (trajectory id, prefix 0 of its values), all or none of them."""
+        ends = [{"which": chunk_id, "prefix": prefix_id} for chunk_id, prefix_id in chunks]
+        starts = [{"which": trajectory_id, "prefix": prefix_id} for trajectory_id, prefix_id in firsts]
+        with self.write() as db:
+            if ends:
+                statement = update(Chunk).where(Chunk.id == bindparam("which"))
+                db.execute(statement.values(prefix_id=bindparam("prefix")), ends)
+            if starts:
+                of_trajectory = update(Trajectory).where(Trajectory.id == bindparam("which"))
+                db.execute(of_trajectory.values(value_prefix_id=bindparam("prefix")), starts)
+
     def count_selection(self, **where: Any) -> tuple[int, int]:
         """(trajectories, chunks) of a selection (the fields of ``engine.recipes.Selection``)."""
         chosen = _selected(**where).subquery()

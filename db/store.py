@@ -3,7 +3,8 @@
     store = open_store("sqlite:///stepwiser.db")
 
 Each noun's part lies in its own module: runs_store, worker_lock, problems_store, stages_store, selections,
-stops_store, labels_store, judges_store, reviews_store, drafts_store, imported_reviews, people_store, queues_store,
+stops_store, rolled_out, run_rollouts, labels_store, judges_store, reviews_store, drafts_store, imported_reviews,
+people_store, queues_store,
 totals; what pages read: reads_list, reads_trajectory, find_store, saved_searches; what a blind queue hides from
 whom: blind.
 Not: the schema's version (migrate), copies (snapshot), checks (check).
@@ -26,6 +27,8 @@ from db.queues_store import QueuesStore
 from db.reads_list import ListReads
 from db.reads_trajectory import TrajectoryReads
 from db.reviews_store import ReviewsStore
+from db.rolled_out import RolledOutStore
+from db.run_rollouts import RunRollouts
 from db.runs_store import RunsStore
 from db.saved_searches import SavedSearches
 from db.selections import SelectionStore
@@ -38,6 +41,8 @@ class Store(
     WorkerLock,
     ProblemsStore,
     SelectionStore,
+    RolledOutStore,
+    RunRollouts,
     LabelsStore,
     JudgesStore,
     ReviewsStore,

@@ -16,11 +16,11 @@ from db.store import Store
 from engine.errors import LLMError
 from engine.first_error import first_error
 from engine.labels import DEFAULT_RULES, Rule, label, parse_rule
-from engine.llm.scripted import shuffled
+from engine.llm.scripted import ScriptedLLM, shuffled
 from engine.pipeline.labelling import chunk_values, prefix_values
 from engine.pipeline.rolling import roll_out
 from engine.pipeline.sampling import sample_with
-from engine.recipes import RolloutRecipe
+from engine.recipes import RolloutRecipe, Selection
 from tests import little_world as little
 
 NUMBERS = 7
@@ -175,3 +175,27 @@ def test_the_grades_of_hard_answers_are_waited_for(whole: Store, tmp_path: Path)
 def test_impossible_recipes_are_refused(wrong: dict[str, Any]):
     with pytest.raises(ValidationError):
         RolloutRecipe.model_validate(wrong)
+
+
+def test_what_is_drawn_out_and_labelled_is_passed_over_unread(whole: Store, tmp_path: Path):
+    store = world(tmp_path)
+    ids = store.trajectory_ids()
+    first = rolled(store, tmp_path, m=8, select=Selection(trajectory_ids=ids[:6]))
+    assert {row.trajectory_id for row in store.rolled_out(ids, 8)} == set(ids[:6])
+    assert store.rolled_out(ids, 9) == []
+    with store.write() as db:  # a kill between the last draws and the labels
+        db.exec_driver_sql(
+            "DELETE FROM chunk_labels WHERE chunk_id IN (SELECT id FROM chunks WHERE trajectory_id = ?)",
+            (ids[0],),
+        )
+    store.rebuild_totals()
+    assert ids[0] not in {row.trajectory_id for row in store.rolled_out(ids, 8)}
+    result = rolled(store, tmp_path, m=8)
+    assert result["trajectories"] == len(ids) and result["shared_prefixes"] >= first["shared_prefixes"]
+    assert len(little.all_labels(store)) == len(ids) * (NUMBERS - 1)
+    assert set(Counter(key for key, *_ in little.all_rollouts(store)).values()) == {8}
+    again = rolled(store, tmp_path, m=8)
+    assert (again["prefixes"], again["tokens"], again["labelled_chunks"]) == (0, 0, len(ids) * (NUMBERS - 1))
+    other = ScriptedLLM(little.policy, name="another")
+    assert rolled(store, tmp_path, other, m=8)["prefixes"] > 0, "of another policy nothing is drawn"
+    assert check(store) == []

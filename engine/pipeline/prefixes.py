@@ -69,10 +69,16 @@ class Prefixes:
             for k, id_ in own.items()
             if k and t.chunks[k - 1].prefix_id != id_
         ]
-        self.store.set_chunk_prefixes(linked)
-        self.store.set_value_prefixes([(t.id, own[0]) for t, own in both])
+        self.store.link_prefixes(linked, [(t.id, own[0]) for t, own in both])
         self.store.set_prefix_errors([(ids[key], fault) for key, fault in faults.items()])
         return places
+
+    def first_keys(self, problems: Mapping[int, str]) -> dict[int, str]:
+        """{problem id: key of its prefix 0} from {problem id: text}."""
+        starts = {id_: self.prompt.start(self.llm, text) for id_, text in problems.items()}
+        return {
+            id_: prefix_key(ids, self.llm.info.content_hash, self.sampling) for id_, ids in starts.items()
+        }
 
     def stored(self, places: Sequence[Mapping[int, int]]) -> Stored:
         """What the store holds of these trajectories' prefixes."""

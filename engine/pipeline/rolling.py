@@ -20,7 +20,7 @@ from engine.llm.base import LLM, Request
 from engine.pipeline.clock import STORE, Clock, Meter
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.labelling import relabel
-from engine.pipeline.prefixes import Prefixes, Stored, open_prefix, plan_of
+from engine.pipeline.prefixes import Prefixes, Stored, open_prefix, plan_of, rolled_out
 from engine.pipeline.savings import Savings
 from engine.pipeline.schedule import Ask, OpenPrefix, Schedule, Wanted, everything
 from engine.policy_prompt import PolicyPrompt
@@ -97,11 +97,48 @@ class Rolling:
         """The selection, problem by problem, so that beginnings that are alike come together."""
         chosen = self.ctx.store.selection_ids(**self.recipe.select.model_dump())
         ids = [trajectory_id for trajectory_id, _ in sorted(chosen, key=lambda row: (row[1], row[0]))]
+        if not self.search:
+            with self.clock.at(STORE):
+                done = self._pass_over(ids)
+            ids = [id_ for id_ in ids if id_ not in done]
         for start in range(0, len(ids), TRAJECTORIES_A_BATCH):
             page = self.ctx.store.stage_trajectories(ids[start : start + TRAJECTORIES_A_BATCH])
             if self.search:
                 page = [t for t in page if t.outcome not in ("correct", "error")]
             yield sorted(page, key=lambda t: (t.problem_id, t.text, t.id))
+
+    def _pass_over(self, ids: Sequence[int]) -> set[int]:
+        """Trajectories that have all their draws and labels under this policy, counted without being read."""
+        rows = self.ctx.store.rolled_out(ids, self.recipe.m)
+        problems = {row.problem_id for row in rows}
+        texts = {problem.id: problem.text for problem in self.ctx.store.problems(ids=sorted(problems))}
+        keys = self.prefixes.first_keys(texts)
+        firsts = self.ctx.store.prefix_ids(keys.values())
+        done: set[int] = set()
+        for row in rows:
+            if row.first != firsts.get(keys[row.problem_id]):
+                continue
+            done.add(row.trajectory_id)
+            self._count(row.finished, len(row.prefixes))
+            self.savings.labelled_chunks += len(row.prefixes) + row.finished
+            for id_ in row.prefixes:
+                if self._is_first(id_):
+                    self.savings.wanted += self.recipe.m
+                    self.pace.done += self.recipe.m
+        self._progress(0, 0)
+        return done
+
+    def _count(self, finished: bool, rolled: int) -> None:
+        self._unseen -= self.recipe.m * (rolled if finished else max(0, rolled - 1))
+        self.savings.trajectories += 1
+        self.savings.graded_ends += finished
+
+    def _is_first(self, prefix_id: int) -> bool:
+        """Whether this run comes by the prefix for the first time; else it is shared."""
+        first = prefix_id not in self._seen
+        self._seen.add(prefix_id)
+        self.savings.shared_prefixes += not first
+        return first
 
     def _plan(self, trajectories: Sequence[StageTrajectory]) -> None:
         """Store a page's prefixes, look up what was drawn from them, and give the plans to the schedule."""
@@ -115,18 +152,15 @@ class Rolling:
                 elif sampled and id_ not in self._seen:
                     self._seen.add(id_)
                     self.savings.sampled_starts += 1
-            self._unseen -= self.recipe.m * max(0, len(trajectory.chunks) - 1)
-            self.savings.trajectories += 1
-            self.savings.graded_ends += bool(trajectory.chunks) and trajectory.outcome != "truncated"
+            finished = bool(trajectory.chunks) and trajectory.outcome != "truncated"
+            self._count(finished, len(rolled_out(trajectory)))
             self.schedule.add(plan_of(trajectory, own, self._open, stored))
         self._mark_begun(stored)
         self._progress(0, 0)
 
     def _use(self, id_: int, stored: Stored) -> None:
         """Open a prefix, or count it as shared."""
-        first = id_ not in self._seen
-        self._seen.add(id_)
-        self.savings.shared_prefixes += not first
+        first = self._is_first(id_)
         if id_ in self._open:
             return
         prefix = self._open[id_] = open_prefix(stored.rows[id_], stored.counts.get(id_, {}), self.recipe.m)
