@@ -9,6 +9,7 @@ import pytest
 
 from db.check import check
 from db.store import Store, open_store
+from engine import sandbox
 from engine.errors import InputError, RecipeError
 from engine.pipeline.export import export_labels
 from engine.pipeline.imports import import_file
@@ -149,3 +150,25 @@ def test_exported_counts_and_labels_agree_with_the_rule(tmp_path: Path):
         after = row["q_after"]
         k = after["exact"] if "exact" in after else after["successes"]
         assert row["label"] == ("+" if k > 0 else "-") and row["source"] == "rule"
+
+
+def test_problems_keep_their_verifier_and_solutions_are_graded_by_it(store: Store, tmp_path: Path):
+    """From the file to the stage that grades rollouts, which reads the program from prefix and rollout together."""
+    if reason := sandbox.refusal():
+        pytest.skip(reason)
+    program = "```python\ndef add(a, b):\n\n    return a {} b\n```"
+    lines = [
+        {"id": "c", "problem": "?", "choices": ["red", "blue"], "answer": "blue", "verifier": "choice"}
+        | {"solutions": ["It is \\boxed{B}", "It is \\boxed{A}"]},
+        {"id": "f", "problem": "Add.", "tests": ["assert add(1, 1) == 2"], "verifier": "code"}
+        | {"solutions": [program.format("+"), program.format("-")]},
+    ]
+    report = import_file(store, write(tmp_path / "v.jsonl", lines), dataset="v", cutter=None, actor="ada")
+    assert report.outcomes == {"correct": 2, "wrong": 2} and report.rejected == []
+    (pages,) = store.iterate_trajectories(dataset="v", batch=10)
+    assert [(one.verifier, one.reference) for one in pages[::2]] == [
+        ("choice", "B. blue"),
+        ("code", json.dumps({"tests": ["assert add(1, 1) == 2"], "seconds": 5})),
+    ]
+    assert [problem.meta for problem in store.problems()] == [{"verifier": "choice"}, {"verifier": "code"}]
+    assert [one.answer for one in pages[:2]] == ["B", "A"]

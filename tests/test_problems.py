@@ -187,3 +187,71 @@ def test_problems_of_the_field(grader: Grader, name: str, taken: int) -> None:
     assert sum(isinstance(row, ProblemRow) for row in found) >= taken
     if "gsm8k" in name:
         assert [row.answer for row in found if isinstance(row, ProblemRow)][:3] == ["18", "3", "70000"]
+
+
+# Problems of other verifiers than mathematics
+
+
+TESTS = [
+    "assert add(1, 2) == 3",
+    {"input": "1 2", "output": "3"},
+    {"call": "add", "args": [1, 2], "returns": 3},
+]
+
+
+def test_problems_name_their_verifier(tmp_path: Path, grader: Grader) -> None:
+    path = lines(
+        tmp_path / "mixed.jsonl",
+        {"problem": "m", "answer": "2", "verifier": ""},
+        {"problem": "c", "answer": 1, "verifier": "choice", "choices": ["red", "blue"]},
+        {"problem": "d", "answer": "(b)", "verifier": "choice"},
+        {"problem": "t", "answer": "#### Paris?", "verifier": "text"},
+        {"problem": "f", "verifier": "code", "tests": TESTS, "seconds": 2},
+    )
+    found = list(read_problems(path, grader))
+    assert [(row.verifier, row.text, row.answer) for row in found if isinstance(row, ProblemRow)] == [
+        ("math", "m", "2"),
+        ("choice", "c\n\nA. red\nB. blue", "B. blue"),
+        ("choice", "d", "B"),
+        ("text", "t", "#### Paris?"),
+        ("code", "f", json.dumps({"tests": TESTS, "seconds": 2})),
+    ]
+    again = [{"problem": row.text, "answer": row.answer, "verifier": row.verifier} for row in found]  # type: ignore[union-attr]
+    read = read_problems(lines(tmp_path / "again.jsonl", *again), grader)
+    assert [row.answer for row in read] == [row.answer for row in found]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"verifier": "maths", "answer": "4"}, "verifier is 'maths'; use one of math, choice, text, code"),
+        ({"verifier": 7, "answer": "4"}, "verifier is '7'; use one of"),
+        ({"verifier": "choice", "answer": "blue"}, "'blue' is no letter of an option; give a letter such as B"),
+        ({"verifier": "choice", "answer": "C", "choices": ["red", "blue"]}, "is none of the choices"),
+        ({"verifier": "choice", "answer": "A", "choices": ["red", "b\0"]}, "choice B holds the character NUL"),
+        ({"verifier": "choice", "answer": "A", "choices": "red"}, "a list of texts was expected"),
+        ({"verifier": "text", "answer": " "}, "answer is empty"),
+        ({"verifier": "code"}, "the field 'tests' is missing: a list of tests that a program must pass"),
+        ({"verifier": "code", "answer": "4"}, "the tests must stand in an object"),
+        ({"verifier": "code", "answer": "x"}, "the tests are no JSON: Expecting value"),
+        ({"verifier": "code", "tests": []}, "tests must be a list of at least one test"),
+        ({"verifier": "code", "tests": ["1"] * 201}, "there are 201 tests; 200 are the most"),
+        ({"verifier": "code", "tests": ["1"], "seconds": 0}, "seconds is 0; give whole seconds from 1 to 60"),
+        ({"verifier": "code", "tests": [7]}, "test 1: 7 is no test; give an object, or an assertion as a text"),
+        ({"verifier": "code", "tests": [{}]}, "test 1: a test needs input and output, call and returns, or assert"),
+        ({"verifier": "code", "tests": ["1", "a b"]}, "test 2: 'a b' is no Python: invalid syntax"),
+        ({"verifier": "code", "tests": [" "]}, "test 1: assert is empty"),
+        ({"verifier": "code", "tests": [{"input": "1"}]}, "test 1: output is None, and a text was expected"),
+        ({"verifier": "code", "tests": [{"call": "f"}]}, "test 1: a call needs returns, the value that is right"),
+        ({"verifier": "code", "tests": [{"call": "f", "returns": 1, "args": 2}]}, "args must be a list"),
+        ({"verifier": "code", "tests": [{"input": "", "output": "", "x": 1}]}, "unknown field 'x'; such a test has"),
+        ({"verifier": "code", "tests": ["'" + "x" * (1 << 20) + "'"]}, "1,048,576 are the most"),
+    ],
+)  # fmt: skip
+def test_what_another_verifier_cannot_use_is_named(
+    tmp_path: Path, grader: Grader, fields: dict[str, Any], message: str
+) -> None:
+    (rejected,) = read_problems(
+        lines(tmp_path / "bad.jsonl", {"id": "bad", "problem": "p", **fields}), grader
+    )
+    assert isinstance(rejected, Rejected) and message in rejected.reason

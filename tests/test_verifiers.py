@@ -228,3 +228,38 @@ def test_same_values() -> None:
         ([], {}),
     ):
         assert not code.same(found, expected)
+
+
+# Mathematics read quickly
+
+READ = [
+    "5", "x^2+3x-4", r"\frac{1}{2}", r"\sqrt[3]{8}", r"(1, 2)", r"[0, 1)", r"\{1, 2\}", "1, 2", r"x=5", r"x \le 5",
+    r"2\pi r", r"\frac{x+1}{y}", r"5\%", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\sin(x)+\cos 2x", r"|x-1|",
+    r"(-\infty, 2] \cup [3, 4)", r"x \in \{1\}", r"\log_2 8", r"n!", r"\int_0^1 x dx", r"a_{1}+b", r"2\frac{1}{2}",
+    r"\text{East}", r"f(x)=2x", r"1{,}000", "(", r"\frac{1}{", "^^", "x y z", r"-\frac{3}{4}i", r"\binom{5}{2}",
+]  # fmt: skip
+
+
+def test_the_quick_way_of_reading_gives_the_same_trees() -> None:
+    from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
+    from sympy import sympify
+    from sympy.parsing import sympy_parser
+
+    from engine.verifiers import quick_parse
+
+    quick_parse.install()
+    quick: Any = _Latex2Sympy.create_parser
+
+    def tree(make: Any, latex: str) -> str:
+        parser = make(_Latex2Sympy(), latex)
+        try:
+            return str(parser.math().toStringTree(recog=parser))
+        except Exception as problem:  # noqa: BLE001  the listener raises nothing better
+            return f"{type(problem).__name__}: {problem}"
+
+    assert [tree(quick, latex) for latex in READ] == [tree(quick.__wrapped__, latex) for latex in READ]
+    dear: Any = sympy_parser.parse_expr
+    dear = dear.__wrapped__
+    for written in ("x + 1/2", "max(1, y)", "2.50", "sin(pi/2)", "Integer(7)"):
+        found, expected = sympify(written), dear(written)
+        assert (found, type(found)) == (expected, type(expected))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from engine.boxes import find_boxes, last_box
 from engine.errors import GraderError, InputError
+from engine.verifiers import quick_parse
 from engine.verifiers.base import Comparison
 
 WHOLE = False
@@ -146,6 +147,7 @@ def compare(answer: str, reference: str) -> Comparison:
     import math_verify
     from math_verify.errors import TimeoutException
 
+    quick_parse.install()
     try:
         with _cpu_limit(CPU_LIMIT_S):
             gold, target = _read(clean(reference)), _read(clean(answer))
