@@ -261,6 +261,11 @@ def label_all(before: Value, after: Value, rules: Sequence[Rule] = DEFAULT_RULES
 
 def label_row(before: Value, after: Value) -> dict[str, Any]:
     """The cached columns of a chunk's labels under the default rules (db.tables.ChunkLabel, but for the chunk)."""
+    return dict(_label_row(before, after))
+
+
+@lru_cache(maxsize=65536)  # M draws leave few pairs of values
+def _label_row(before: Value, after: Value) -> dict[str, Any]:
     row: dict[str, Any] = {
         "before_k": before.successes if before.known else None,
         "before_n": before.n if before.known else None,

@@ -25,7 +25,7 @@ from db.store import Store
 from engine.checkpoints import resolve_checkpoint
 from engine.llm.base import LLMInfo
 from engine.llm.tokens import Tokens
-from engine.pipeline.labelling import prefix_values
+from engine.pipeline.labelling import prefix_values, relabel
 from engine.pipeline.prefixes import Prefixes
 from engine.pipeline.rolling import Rolling
 from engine.policy_prompt import PolicyPrompt
@@ -66,6 +66,7 @@ def store(settings: Settings, rollouts: int, console: Console) -> int:
         ids = _solutions(filled, run_id, problems)
         started = time.perf_counter()
         written = _roll_out(ctx, reader, ids)
+        relabel(filled, ids)
         inserted = time.perf_counter() - started
         reads = [_read(filled, one) for one in random.Random(3).choices(ids, k=READS)]
         started = time.perf_counter()
@@ -75,7 +76,7 @@ def store(settings: Settings, rollouts: int, console: Console) -> int:
         size = (own.home / "stepwiser.db").stat().st_size
     rows = [
         ("rollouts", f"{written:,} of {written // M:,} prefixes, {len(ids):,} trajectories"),
-        ("written a second, prefixes and links included", f"{written / inserted:,.0f}"),
+        ("written a second, prefixes and labels included", f"{written / inserted:,.0f}"),
         ("file, MB", f"{size / 1e6:,.0f}"),
         ("requests left after the resume (one prefix was left open)", str(len(left))),
         ("resident at most, MB", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f}"),
