@@ -146,6 +146,22 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=500)] = 20) -> None:
 
 
 @app.command()
+def report(
+    run_id: int,
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file to write; by default rollout-run-ID.html in this folder")
+    ] = None,
+) -> None:
+    """Write a rollout run's one-page report: outcomes, what was spared, throughput over time, recipe."""
+    from app.rollout_report import write_report
+    from app.store import open_store
+
+    path = out or Path(f"rollout-run-{run_id}.html")
+    size = write_report(open_store(), run_id, path)
+    console.print(Text(f"{path}: {size:,} bytes"))
+
+
+@app.command()
 def stop(run_id: int) -> None:
     """Ask a run to stop after the batch in hand; a queued run is taken off the queue."""
     from app.store import open_store

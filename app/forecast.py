@@ -11,9 +11,10 @@ from statistics import mean
 from typing import Any
 
 from app.kinds import kind_of
+from app.rollout_forecast import rollout_forecast
 from db.rows import RunRow
 from db.store import Store
-from engine.recipes import Recipe
+from engine.recipes import Recipe, RolloutRecipe
 
 RECENT = 20
 """Runs of the kind that are looked at."""
@@ -43,6 +44,11 @@ def forecast(store: Store, kind: str, recipe: Recipe) -> Forecast:
     """How much a recipe asks for, and how long that takes at the rate of the last such run, best with the same base."""
     unit = kind_of(kind).unit
     count = kind_of(kind).count(store, recipe)
+    if isinstance(recipe, RolloutRecipe):
+        runs = store.runs(RECENT, kinds=[kind], statuses=["done", "stopped"])
+        ahead = rollout_forecast(recipe, count, runs)
+        rate = ahead.pace.rollouts_per_s if ahead.pace else None
+        return Forecast(ahead.count, unit, rate, ahead.seconds, "\n".join(ahead.lines))
     found = measured(store, kind, recipe.model_dump(mode="json"))
     if found is None:
         return Forecast(

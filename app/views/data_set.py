@@ -118,13 +118,13 @@ def _people(manifest: Manifest) -> None:
             (
                 Slice("people", "a person", "line"),
                 Slice("rule", "the rule", "quiet"),
-                Slice("judge", "a judge's vote", "warn"),
+                *([Slice("judge", "a judge's vote", "warn")] if manifest.from_judge else []),
             ),
         ),
         key="set-people",
         config=CONFIG,
-        alt=f"{manifest.from_people} labels from people, {manifest.from_rule} from the rule, {manifest.from_judge} from "
-        "a judge's votes",
+        alt=f"{manifest.from_people} labels from people, {manifest.from_rule} from the rule"
+        + (f", {manifest.from_judge} from a judge's votes" if manifest.from_judge else ""),
     )
 
 

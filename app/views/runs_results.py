@@ -12,7 +12,9 @@ from typing import Any
 import streamlit as st
 import yaml
 
+from app.rollout_report import report_html
 from app.settings import get_settings
+from app.widgets.access import get_store
 from app.widgets.charts import CONFIG, Measure, measures
 from app.widgets.curve_words import readable
 from app.widgets.here import here_button
@@ -178,6 +180,8 @@ def next_steps(run: RunRow) -> None:
                 icon=":material/list_alt:",
                 query_params=target,
             )
+        if run.kind == "rollout" and run.done:
+            report_button(run)
         if run.kind == "sample" and run.done:
             target = {"new": "rollout", "set": f"select.from_run={run.id}"}
             here_button("Roll them out", target, key="next-step", icon=":material/account_tree:")
@@ -192,6 +196,21 @@ def next_steps(run: RunRow) -> None:
                 key="card",
                 icon=":material/id_card:",
             )
+
+
+def report_button(run: RunRow) -> None:
+    """A rollout run's one-page report, made when the button is pressed."""
+    st.download_button(
+        "Its report",
+        lambda: report_html(get_store(), run.id).encode("utf-8", errors="replace"),
+        file_name=f"rollout-run-{run.id}.html",
+        mime="text/html",
+        icon=":material/lab_profile:",
+        on_click="ignore",
+        type="tertiary",
+        key=f"report-{run.id}",
+        help="One page that needs nothing else: outcomes, what was spared, throughput and waiting over time, recipe",
+    )
 
 
 def assigned(field: str, name: str) -> str:

@@ -128,6 +128,17 @@ PANELS = (
         "Steady; it falls when the machine is busy with something else.",
         (("tokens_per_s", "tokens/s"),),
     ),
+    Panel(
+        "Prefixes a second",
+        "Steady. A prefix counts when its last draw is in; thrift makes it faster, long continuations slower.",
+        (("prefixes_per_s", "prefixes/s"),),
+    ),
+    Panel(
+        "Waiting for",
+        "Nearly all for the model: then it never idles. Much for grader or store means that they hold it up.",
+        (("waiting_llm", "model"), ("waiting_grader", "grader"), ("waiting_store", "store")),
+        share=True,
+    ),
 )
 _KNOWN = {metric for panel in PANELS for metric in panel.metrics}
 
