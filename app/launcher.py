@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -145,17 +146,27 @@ def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
             print(f"StepWiser Studio is at {public}  (Ctrl-C ends it)", flush=True)
             return _watch(settings, worker, pages)
         except KeyboardInterrupt:
-            print("\nEnding: a run in progress stops after the batch in hand …", flush=True)
+            print(
+                "\nEnding: a run in progress stops after the batch in hand (Ctrl-C again: at once) …",
+                flush=True,
+            )
             return 0
         finally:
             for signum in stop:
                 signal.signal(signum, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, partial(_at_once, worker))
             for process in (pages, worker):
                 _end(process)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _at_once(worker: subprocess.Popen[bytes], signum: int, frame: FrameType | None) -> None:
+    """Ctrl-C again: the run in progress is not waited for any more."""
+    if worker.poll() is None:
+        worker.send_signal(signal.SIGINT)
 
 
 def _watch(settings: Settings, worker: subprocess.Popen[bytes], pages: subprocess.Popen[bytes]) -> int:

