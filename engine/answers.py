@@ -116,7 +116,7 @@ class Grader:
     Raises GraderError, from whatever call sees it first, where no worker starts or this machine cannot verify so.
     """
 
-    def __init__(self, workers: int = 2, limit_s: float = 5.0, cache: GradeCache | None = None) -> None:
+    def __init__(self, workers: int = 2, limit_s: float = 4.5, cache: GradeCache | None = None) -> None:
         self.limit_s, self.cache = limit_s, cache
         self._done: list[tuple[Hashable, Grade]] = []
         self._waiting: dict[str, list[tuple[Hashable, str]]] = {}

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import answers
 from engine.answers import Grade, Grader, Reference, cache_key
 from engine.errors import GraderError
 from engine.verifiers import math as mathematics
@@ -192,3 +194,30 @@ def test_workers_import_little_and_start_from_any_main_module(way: str, tmp_path
         [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert out.stdout.split("\n")[:-1] == ["imported __main__", "correct", "no torch", "no torch"]
+
+
+def test_a_slow_answer_takes_no_place_from_the_others() -> None:
+    """One worker, and it is deaf: a spare one serves the rest while the stuck answer is still being waited for."""
+    with Grader(workers=1, limit_s=300) as grader:
+        grader.grade_many([(boxed("x+x"), Reference("2x"), "stop")])
+        (worker,) = grader._alive
+        psutil.Process(worker.process.pid).suspend()
+        grader.submit("stuck", boxed("x+y"), Reference("x"), "stop")
+        grader.submit_many((n, boxed(f"x+{n}"), Reference("x"), "stop") for n in range(5))
+        out: dict[object, Grade] = {}
+        while len(out) < 5:
+            out |= grader.results()
+            time.sleep(0.01)
+        assert sorted(out) == list(range(5)) and grader.waiting == 1  # type: ignore[type-var]
+
+
+def test_what_a_grader_remembers_is_bounded_and_saved_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_KNOWN", 3)
+    monkeypatch.setattr(answers, "SAVED_AT_ONCE", 4)
+    kept = Kept()
+    with Grader(workers=1, limit_s=20, cache=kept) as grader:
+        items = [(boxed(f"x+{n}"), Reference("x"), "stop") for n in range(6)]
+        assert {grade.outcome for grade in grader.grade_many(items)} == {"wrong"}
+        assert len(grader._known) == 3 and len(kept.stored) == 6
+        assert {grade.outcome for grade in grader.grade_many(items)} == {"wrong"}
+        assert grader.waiting == 0 and not grader._waiting and not grader._futures
