@@ -101,7 +101,7 @@ class RolloutRecipe(Recipe):
     rules: tuple[str, ...] = Field(
         (),
         description="Thrift: stop at a prefix once its labels under these rules (rel-ratio:gamma=0.8) can no longer "
-        "change; other rules then give no label there. Empty: draw all",
+        "change; other rules then give no label there; empty: draw all",
     )
     places: Literal["all", "first-error"] = Field(
         "all",

@@ -15,7 +15,8 @@ import streamlit as st
 
 from app.widgets.access import actor, get_store
 from app.widgets.chrome import allowed
-from app.widgets.safe_text import code, escape_line, raw_toggle, show_text, visible
+from app.widgets.reference import reference_line
+from app.widgets.safe_text import escape_line, raw_toggle, show_text, visible
 from db.errors import StoreError
 from engine.chunks import CUTTERS
 from engine.errors import StepWiserError
@@ -30,6 +31,8 @@ SHOWN = 3
 LISTED = 200
 REPORT, FAILED = "import-report", "import-failed"
 EXAMPLE = """{"problem": "What is 3 + 4?", "answer": "7"}
+{"problem": "Which colour has the sky?", "choices": ["red", "blue"], "answer": "B", "verifier": "choice"}
+{"problem": "Write add(a, b).", "verifier": "code", "tests": [{"call": "add", "args": [3, 4], "returns": 7}]}
 {"id": "p2", "problem": "What is 5 - 2?", "answer": "3", "solutions": [
     {"steps": ["5 - 2 = 3."], "policy": "ada", "reviews": [{"chunk": 0, "verdict": 1, "reviewer": "emil"}]}]}"""
 
@@ -148,7 +151,7 @@ def _show(looked: Looked) -> None:
             policies = ", ".join(escape_line(solution.policy, limit=60) for solution in row.solutions[:5])
             chunks = ", ".join(str(len(solution.cut.chunks)) for solution in row.solutions[:5])
             st.caption(
-                f"answer {code(row.answer)}"
+                reference_line(row.answer, row.verifier)
                 + (
                     f" · {len(row.solutions)} solutions by {policies}, of {chunks} chunks"
                     if row.solutions

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 
 COMMON: Mapping[str, tuple[str, ...]] = {
     "sample": ("dataset", "n", "limit", "llm.checkpoint", "draws.temperature", "seed", "generate"),
-    "rollout": ("select.dataset", "select.policy", "select.from_run", "m", "llm.checkpoint", "select.limit"),
+    "rollout": (
+        "select.dataset",
+        "select.policy",
+        "select.from_run",
+        "select.limit",
+        "m",
+        "places",
+        "rules",
+        "chat",
+        "llm.checkpoint",
+        "llm.door",
+        "llm.servers",
+    ),
     "judge": ("llm.checkpoint", "k", "name", "select.dataset", "select.from_run", "select.limit"),
     "build-set": (
         "name",
@@ -172,6 +184,7 @@ TITLES: Mapping[str, str] = {
     "kv_cache_gib": "KV cache (GiB)",
     "gpu_memory_utilization": "Share of GPU memory",
     "max_num_seqs": "Completions at once",
+    "door": "Served by",
     "servers": "Server addresses",
     "answer_timeout_s": "Silent requests are asked again after (s)",
     "patience_s": "Wait for a server at most (s)",
@@ -194,7 +207,16 @@ TITLES: Mapping[str, str] = {
 }
 
 
-def title_of(path: str) -> str:
-    """What the form calls the field at ``path``."""
+KIND_TITLES: Mapping[tuple[str, str], str] = {
+    ("rollout", "rules"): "Thrift: stop once these labels are decided",
+    ("rollout", "places"): "Where to roll out",
+}
+"""Fields whose name means something else in the form of one kind."""
+
+
+def title_of(path: str, kind: str = "") -> str:
+    """What the form of a kind calls the field at ``path``."""
+    if (kind, path) in KIND_TITLES:
+        return KIND_TITLES[kind, path]
     last = path.rpartition(".")[2]
     return TITLES.get(path) or TITLES.get(last, last.replace("_", " ").capitalize())

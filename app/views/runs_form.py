@@ -148,11 +148,11 @@ class Form:
                 self._part(f"{prefix}{name}.", shown)
 
     def _grid(self, group: Sequence[Leaf], *, first: bool = False) -> None:
-        twice = Counter(title_of(leaf.path) for leaf in group)
+        twice = Counter(title_of(leaf.path, self.kind.name) for leaf in group)
         for start in range(0, len(group), COLUMNS):
             pairs = zip(st.columns(COLUMNS), group[start : start + COLUMNS], strict=False)
             for column, leaf in pairs:
-                label = title_of(leaf.path)
+                label = title_of(leaf.path, self.kind.name)
                 if twice[label] > 1 and "." in leaf.path:
                     label = f"{title_of(leaf.path.rpartition('.')[0])}: {_lower_first(label)}"
                 with column:

@@ -18,6 +18,7 @@ from app.runs import queue_run
 from app.settings import get_settings
 from app.shipped import shipped_for
 from app.views.runs_choices import choices, start_points
+from app.views.runs_explained import show_explained
 from app.views.runs_fields import title_of
 from app.views.runs_forecast import show_forecast
 from app.views.runs_form import Form
@@ -226,6 +227,7 @@ def _start_box(form: Form) -> None:
     recipe = _checked(form)
     if recipe is not None:
         show_forecast(recipe)
+        show_explained(recipe)
     may = allowed("owner", "Starting a run")
     st.button(
         f"Start: {kind_title(recipe.kind if recipe else form.kind.name).lower()}",
