@@ -46,10 +46,12 @@ DATASET, ACTOR = "soak", "soak"
 LLM = LLMSpec(checkpoint="nano", dtype="float32", max_num_seqs=64, kv_cache_gib=0.5)
 """float32: a draw follows from its seed up to rounding, and what is in flight with it differs after each kill."""
 DRAWS = Draws(max_tokens=256)
-IN_PROCESS = 0.2
+IN_PROCESS = 0.12
 """Share of the kills, and of the work, with vLLM in the run's own process: there each one costs a start of vLLM."""
 ROLLOUTS_A_KILL = 400
 SOLUTIONS, M = 2, 32
+PREFIXES = 4.5
+"""About how many of a problem's prefixes are rolled out: enough work for the kills, no more."""
 ROUNDED = 0.001
 """Share of draws that may differ from the uninterrupted run's because float sums were rounded otherwise."""
 
@@ -99,7 +101,8 @@ class Soak:
                 break
             left = max(0, rows - last_rollout(self.scene.store)) / (len(kills) - place)
             if self._strike(run, kill, int(kill.share * left), servers):
-                self._look(kill.words)
+                self.made[kill.words] += 1
+                self.say(f"kill {self.made.total()} of {self.count}: {kill.words}; {self.look()}")
         while (run := self.scene.under_way(run_id)) is not None:
             self.scene.reaches(run, sys.maxsize)
 
@@ -119,19 +122,17 @@ class Soak:
             self.scene.kill_worker()
         return True
 
-    def _look(self, what: str) -> None:
-        """Compare what was there at every earlier kill with what is there now, and remember it."""
-        self.made[what] += 1
+    def look(self) -> str:
+        """Compare what was there at every earlier kill with what is there now, and remember what is there now."""
         now = digests(self.scene.store, list(self.marks))
         changed = sum(now[mark] != digest for mark, digest in self.marks.items())
         self.changed += changed
         self.marks = now | self.marks
-        state = "all intact" if not changed else f"{changed} EARLIER STATES ARE NOT THERE ANY MORE"
-        self.console.print(
-            Text(
-                f"kill {self.made.total()} of {self.count}: {what}; {max(now):,} rollouts committed, {state}"
-            )
-        )
+        state = f"{changed} EARLIER STATES ARE NOT THERE ANY MORE" if changed else "all earlier ones intact"
+        return f"{max(now):,} rollouts committed, {state}"
+
+    def say(self, words: str) -> None:
+        self.console.print(Text(words), soft_wrap=True)
 
 
 def soak(kills: int, minutes: float | None, seed: int, console: Console) -> int:
@@ -162,8 +163,7 @@ def soak(kills: int, minutes: float | None, seed: int, console: Console) -> int:
                 state.work(run_id, served, len(expected), servers)
         else:
             state.work(_queue(killed, store, _roll_out(Selection(dataset=DATASET), LLM)), [], len(expected))
-        state._look("none: the end")
-    del state.made["none: the end"]
+        state.say(f"the run has ended: {state.look()}")
     code = _conclude(console, state, kills if minutes is None else 1, whole, expected, store)
     store.close()
     if code:
@@ -189,7 +189,7 @@ def _prepare(folder: Path, kills: int, console: Console) -> tuple[Store, Setting
     for settings in homes:
         settings.home.mkdir()
     store = open_or_make_store(homes[0])
-    problems = max(4, round(kills * ROLLOUTS_A_KILL / (SOLUTIONS * M * 4)))
+    problems = max(4, round(kills * ROLLOUTS_A_KILL / (M * PREFIXES)))
     generate = Generate(count=problems, seed=11)
     sample = SampleRecipe(dataset=DATASET, generate=generate, n=SOLUTIONS, llm=LLM, draws=DRAWS)
     _finish(homes[0], store, _queue(homes[0], store, sample))

@@ -31,7 +31,7 @@ from engine.llm.server_start import ServerProcess, server_command, server_enviro
 LOOK_S = 0.05
 LONGEST_S = 600.0
 """What takes longer than this to happen never will."""
-STALLED_S = 5.0
+STALLED_S = 8.0
 
 
 class Servers:
@@ -133,10 +133,12 @@ class Scene:
         last = time.monotonic() + LONGEST_S
         while time.monotonic() < last:
             run = self.store.run(run_id)
-            alive = run.pid is not None and run.pid not in self._workers and _alive(run.pid)
+            alive = run.pid is not None and _alive(
+                run.pid
+            )  # its own process, or the worker that is starting it
             if run.status == "done":
                 return None
-            if run.status == "running" and alive:
+            if run.status == "running" and alive and run.pid not in self._workers:
                 return run
             if run.status in ("failed", "stalled", "stopped") and not alive:
                 if (run_id, run.attempt) not in self._struck:

@@ -1,4 +1,4 @@
-"""A worker, and its runs, whose kinds do something quick that shows: sleep, fail, break. ``python -m tests.slow_worker``."""
+"""A worker, and its runs, whose kinds do something that shows: sleep, fail, break, not stop. ``python -m tests.slow_worker``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,20 @@ def broken(ctx: Any) -> dict[str, Any]:
     return {"never": 1 / 0}
 
 
-FUNCTIONS = {"sample": "sleep", "rollout": "sleep", "judge": "fail", "train-judge": "broken"}
+def stubborn(ctx: Any) -> dict[str, Any]:
+    """Its batch in hand takes ten minutes."""
+    ctx.progress(1, 2, "naps")
+    time.sleep(600)
+    return {}
+
+
+FUNCTIONS = {
+    "sample": "sleep",
+    "rollout": "sleep",
+    "judge": "fail",
+    "train-judge": "broken",
+    "search": "stubborn",
+}
 
 
 def main() -> int:

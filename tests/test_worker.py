@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from app.processes import UNSTORED_CODE, Child
 from app.settings import Settings
 from app.store import open_or_make_store
+from app.worker import Worker
+from db.connect import connect
 from db.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,3 +150,41 @@ def test_a_run_goes_on_while_its_worker_is_gone(store: Store, worker):
     worker()
     wait(lambda: store.run(run_id).status == "done")
     assert store.run(run_id).attempt == 1
+
+
+def test_a_second_ctrl_c_ends_worker_and_run_at_once(store: Store, settings: Settings, worker):
+    run_id = queue(store, "search")
+    process = worker()
+    log = settings.logs / f"run-{run_id}.log"
+    wait(lambda: store.run(run_id).done == 1)
+    process.send_signal(signal.SIGINT)
+    wait(lambda: "stopping after the batch in hand" in log.read_text())
+    assert process.poll() is None and store.run(run_id).status == "running"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+    run = store.run(run_id)
+    assert run.status == "stopped" and run.pid is not None and not psutil.pid_exists(run.pid)
+    store.resume_run(run_id)
+
+
+def test_a_locked_store_ends_no_worker_and_what_became_of_a_run_is_stored_later(
+    store: Store, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    impatient = Store(connect(settings.store_url, busy_timeout_s=0.05))
+    one = Worker(impatient, settings)
+    run_id = queue(store)
+    run = store.claim_next(pid=0)
+    assert run is not None
+    process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({UNSTORED_CODE})"])
+    process.wait()
+    one.child = Child(run_id, process)
+    with store.write():
+        one.tick()
+        one.tick()
+    said = capsys.readouterr().err
+    assert said.count("waiting for the store") == 1 and "locked by another process" in said
+    assert store.run(run_id).status == "running"
+    one.tick()
+    error = store.run(run_id).error or ""
+    assert store.run(run_id).status == "failed" and "make space" in error and "resume the run" in error
+    assert str(settings.logs / f"run-{run_id}.log") in error
