@@ -28,7 +28,7 @@ from app.processes import log_path
 from app.runs import queue_run
 from app.settings import Settings
 from app.soak_run import Order
-from app.soak_scene import Scene, Servers
+from app.soak_scene import Scene, Servers, place_of
 from app.store import open_or_make_store, open_store
 from db.check import check
 from db.contents import StoredRollout, digests, labels, last_rollout, rollouts
@@ -208,9 +208,10 @@ def _prepare(folder: Path, kills: int, console: Console) -> tuple[Store, Setting
 
 def _finish(settings: Settings, store: Store, run_id: int) -> None:
     """Work on a run to its end. Raises RunError where it does not end well."""
-    place = {"STEPWISER_HOME": str(settings.home), "STEPWISER_DATABASE_URL": ""}
     subprocess.run(
-        [sys.executable, "-m", "app.worker", "until", str(run_id)], env=environ | place, check=False
+        [sys.executable, "-m", "app.worker", "until", str(run_id)],
+        env=environ | place_of(settings),
+        check=False,
     )
     run = store.run(run_id)
     if run.status != "done":

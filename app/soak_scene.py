@@ -34,6 +34,15 @@ LONGEST_S = 600.0
 STALLED_S = 8.0
 
 
+def place_of(settings: Settings) -> dict[str, str]:
+    """Variables of a process that works in this home, on this machine, whatever the user has set."""
+    return {
+        "STEPWISER_HOME": str(settings.home),
+        "STEPWISER_DATABASE_URL": "",
+        "STEPWISER_RAY_ADDRESS": "",
+    }
+
+
 class Servers:
     """Two vLLM servers on this machine; one that is killed is started again at the same address."""
 
@@ -105,15 +114,13 @@ class Scene:
                 os.killpg(run.pid, signal.SIGKILL)
 
     def start_worker(self) -> None:
-        place = {"STEPWISER_HOME": str(self.settings.home), "STEPWISER_DATABASE_URL": ""}
-        place["STEPWISER_STALLED_AFTER_S"] = str(STALLED_S)
         with (self.settings.home / "worker.log").open("ab") as log:
             self._worker = subprocess.Popen(
                 [sys.executable, "-m", "app.soak_run"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | place,
+                env=os.environ | place_of(self.settings) | {"STEPWISER_STALLED_AFTER_S": str(STALLED_S)},
                 start_new_session=True,
             )
         self._workers.add(self._worker.pid)
