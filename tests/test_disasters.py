@@ -1,8 +1,7 @@
 """Rollout runs that meet a locked store, a full disk, a stuck grader, servers out of their minds, and Ctrl-C twice.
 
 Each must end as an uninterrupted run does, at once or after it is resumed. Kills are in test_kill and test_soak; a
-prompt beyond the context and a policy that never stops are in test_pipeline, what a single request meets in
-test_llm_server.
+prompt beyond the context is in test_pipeline, what a single request meets in test_llm_server.
 """
 
 from __future__ import annotations
@@ -271,6 +270,19 @@ def test_an_answer_that_is_never_graded_delays_no_other(
             "SELECT p.key FROM rollouts r JOIN prefixes p ON p.id = r.prefix_id ORDER BY r.id DESC LIMIT 1"
         ).scalar_one()
     assert last == stuck[0], "every other prefix was graded and handed on while it was waited for"
+    assert check(store) == []
+
+
+# A policy that never stops
+
+
+def test_draws_that_never_stop_are_truncated_and_counted_apart(folder: Path, whole: Rows):
+    store, llm = open_store(url(folder)), little.scripted_policy()
+    script, endless = llm._script, {row[3] for row in whole[::7]}
+    llm._script = lambda prompt, seed: "and on " * 40 if seed in endless else script(prompt, seed)
+    roll_out(little.context(store, little.rollout_recipe(m=DRAWS), folder), llm)
+    for found, right in zip(little.all_rollouts(store), whole, strict=True):
+        assert found[2] == ("truncated" if right[3] in endless else right[2])
     assert check(store) == []
 
 
