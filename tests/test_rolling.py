@@ -195,6 +195,7 @@ def test_what_is_drawn_out_and_labelled_is_passed_over_unread(whole: Store, tmp_
     assert len(little.all_labels(store)) == len(ids) * (NUMBERS - 1)
     assert set(Counter(key for key, *_ in little.all_rollouts(store)).values()) == {8}
     again = rolled(store, tmp_path, m=8)
+    assert again["rollouts"] == again["rollouts_per_s"] == 0
     assert (again["prefixes"], again["tokens"], again["labelled_chunks"]) == (0, 0, len(ids) * (NUMBERS - 1))
     other = ScriptedLLM(little.policy, name="another")
     assert rolled(store, tmp_path, other, m=8)["prefixes"] > 0, "of another policy nothing is drawn"

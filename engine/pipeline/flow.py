@@ -164,6 +164,11 @@ class Pace:
         self.tokens += tokens
         self.report()
 
+    def there(self, count: int) -> None:
+        """Units that were done before: they count as done and not for the rate."""
+        self.done += count
+        self._first += count
+
     def report(self) -> None:
         seconds = time.monotonic() - self._started
         rate = f"{self.tokens / seconds:,.0f} tokens/s" if self.tokens and seconds > 1 else ""

@@ -78,6 +78,7 @@ class Rolling:
         self.pace = Pace(ctx, "rollouts", 0, self._unseen)
         self._open: dict[int, OpenPrefix] = {}
         self._seen: set[int] = set()
+        self._drawn = 0
         self._asked: dict[str, tuple[Ask, Request]] = {}
 
     # ---- requests
@@ -124,7 +125,7 @@ class Rolling:
             for id_ in row.prefixes:
                 if self._is_first(id_):
                     self.savings.wanted += self.recipe.m
-                    self.pace.done += self.recipe.m
+                    self.pace.there(self.recipe.m)
         self._progress(0, 0)
         return done
 
@@ -167,7 +168,7 @@ class Rolling:
         self.savings.opened(prefix)
         if first and not prefix.draws.closed:
             self.savings.wanted += self.recipe.m
-            self.pace.done += min(prefix.draws.made, self.recipe.m)
+            self.pace.there(min(prefix.draws.made, self.recipe.m))
 
     def _mark_begun(self, stored: Stored) -> None:
         """Say in the store which prefixes are drawn towards M in parts, before their first draw.
@@ -247,6 +248,7 @@ class Rolling:
         with self.clock.at(STORE):
             self.ctx.store.add_rollouts(rows, run_id=self.ctx.run_id)
             tokens = sum(row.n_tokens for row in rows)
+            self._drawn += len(rows)
             self.meter.tokens += tokens
             self._label()
             self._progress(len(rows), tokens)
@@ -288,4 +290,4 @@ class Rolling:
         self._progress(0, 0)
         found = self.savings.result(rules=bool(self.rules), search=self.search)
         self.ctx.log(", ".join(f"{name.replace('_', ' ')}: {n:,}" for name, n in found.items()))
-        return self.pace.result() | found
+        return self.pace.result() | {"rollouts": self._drawn} | found
