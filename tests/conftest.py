@@ -19,6 +19,7 @@ LONG = (
     "test_llm",
     "test_llm_stream",
     "test_llm_vllm",
+    "test_llm_servers_real",
     "test_soak",
     "test_browser_training",
     "test_nano_training",
@@ -33,7 +34,7 @@ LONG = (
     "test_worker",
 )
 """Files that take long: begun last, one of them would keep a single worker busy at the end."""
-ONE_VLLM = ("test_llm", "test_llm_stream", "test_llm_vllm", "test_soak")
+ONE_VLLM = ("test_llm", "test_llm_stream", "test_llm_vllm", "test_llm_servers_real", "test_soak")
 """Files with ``vllm_door``: one worker has them all, and starts it once."""
 
 
