@@ -164,7 +164,7 @@ def soak(kills: int, minutes: float | None, seed: int, console: Console) -> int:
         else:
             state.work(_queue(killed, store, _roll_out(Selection(dataset=DATASET), LLM)), [], len(expected))
         state.say(f"the run has ended: {state.look()}")
-    code = _conclude(console, state, kills if minutes is None else 1, whole, expected, store)
+    code = conclude_soak(console, state, kills if minutes is None else 1, whole, expected, store)
     store.close()
     if code:
         console.print(Text(f"stores and logs are kept in {folder}"))
@@ -224,9 +224,10 @@ def _by_draw(rows: list[StoredRollout]) -> dict[tuple[str, int], tuple[object, .
     return {(r.key, r.draw): (r.seed, r.outcome, r.n_tokens, r.text, r.finish_reason) for r in rows}
 
 
-def _conclude(
+def conclude_soak(
     console: Console, state: Soak, least: int, whole: Store, expected: list[StoredRollout], store: Store
 ) -> int:
+    """Compare the two stores, print the table and the line of JSON. Returns the exit code."""
     found = rollouts(store)
     one, other = _by_draw(expected), _by_draw(found)
     rounded = sum(one[place] != other[place] for place in one.keys() & other.keys())

@@ -5,18 +5,25 @@ The command itself takes minutes: it is run by hand. Five kills of scripted runs
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from app.settings import Settings
+from app.soak import Soak, conclude_soak
 from app.soak_run import Order
+from app.soak_scene import Scene
 from db.check import check
 from db.contents import digests, last_rollout, rollouts
 from db.store import open_store
@@ -51,6 +58,41 @@ def test_a_lost_or_changed_rollout_changes_every_later_digest(tmp_path: Path):
             db.exec_driver_sql(change)
         after = digests(store, marks)
         assert [after[mark] == before[mark] for mark in marks] == [True, False, False]
+
+
+def test_the_soak_fails_where_a_rollout_is_lost_or_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    whole = little.open_little(tmp_path)
+    sample_with(little.context(whole, little.sample_recipe(), tmp_path), little.scripted_policy())
+    roll_out(little.context(whole, little.rollout_recipe(m=4), tmp_path), little.scripted_policy())
+    expected = rollouts(whole)
+
+    def code(change: str) -> tuple[int, dict[str, float]]:
+        copy = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
+        with closing(sqlite3.connect(tmp_path / "little.db")) as one, closing(sqlite3.connect(copy)) as other:
+            one.backup(other)
+            for statement in filter(None, change.split(";")):
+                other.execute(statement)
+            other.commit()
+        store = open_store(f"sqlite:///{copy}")
+        settings = Settings(home=tmp_path, database_url="")
+        state = Soak(Console(quiet=True), Scene(settings, store), 1, 0.0)
+        state.made["run"] = 1
+        ended = conclude_soak(state.console, state, 1, whole, expected, store)
+        line = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return ended, {part["name"]: part["value"] for part in line["parts"] if not part["holds"]}
+
+    id_ = expected[3].id
+    assert code("") == (0, {})
+    ended, missed = code(
+        f"DELETE FROM rollout_texts WHERE rollout_id = {id_}; DELETE FROM rollouts WHERE id = {id_}"
+    )
+    assert ended == 1 and missed["rollouts missing"] == 1
+    ended, missed = code(f"UPDATE rollout_texts SET text = 'x' WHERE rollout_id = {id_}")
+    assert ended == 1 and missed["share that rounding changed"] == round(1 / len(expected), 4)
+    ended, missed = code("UPDATE chunk_labels SET after_k = 99 WHERE after_k > 0")
+    assert ended == 1 and missed["labels different though no draw is"] > 0
 
 
 @pytest.fixture(autouse=True)
