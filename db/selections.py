@@ -16,9 +16,9 @@ from sqlalchemy import Select, bindparam, case, func, select, update
 from db.blind import all_hidden, hidden, hidden_chunks, hidden_query, is_blind, not_hidden
 from db.rows import StageTrajectory
 from db.session import batches
-from db.stages_store import StagesStore
-from db.stops_store import Stop, StopsStore
-from db.tables import Chunk, Judgment, Problem, Trajectory
+from db.stages_store import StagesStore, count_outcomes
+from db.stops_store import Stop, StopsStore, find_stops
+from db.tables import Chunk, Judgment, Problem, Rollout, Trajectory
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,11 @@ class SelectionStore(StagesStore, StopsStore):
                 parts = select(Chunk.id, Chunk.trajectory_id, Chunk.idx, Chunk.prefix_id)
                 for row in db.execute(parts.where(Chunk.trajectory_id.in_(part)).order_by(Chunk.idx)):
                     chunks[row.trajectory_id].append(row)
-        firsts = {row.first for row in heads.values() if row.first is not None}
-        wanted = firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id}
-        counts, stops = self.outcome_counts(wanted), self.stops(wanted)
-        samples = self.sample_counts(firsts)
+            firsts = {row.first for row in heads.values() if row.first is not None}
+            wanted = firsts | {c.prefix_id for cs in chunks.values() for c in cs if c.prefix_id}
+            counts = count_outcomes(db, self.viewer, Rollout, wanted)
+            stops = find_stops(db, self.viewer, wanted)
+            samples = count_outcomes(db, self.viewer, Trajectory, firsts)
         return [
             LabelInputs(
                 trajectory_id=i,

@@ -244,24 +244,29 @@ class StagesStore(StoreBase):
         return {prefix_id: sum(outcomes.values()) for prefix_id, outcomes in counts.items()}
 
     def _outcomes(self, table: Any, prefix_ids: Iterable[int], m: int | None) -> dict[int, dict[str, int]]:
-        found: dict[int, dict[str, int]] = {}
         with self.read() as db:
-            for part in batches(prefix_ids):
-                found |= {prefix_id: {} for prefix_id in part}
-                batch = set(part) - hidden_prefixes(db, self.viewer, part)
-                place = func.row_number().over(partition_by=table.prefix_id, order_by=table.draw) - 1
-                ranked = select(table.prefix_id, table.draw, table.outcome, place.label("place"))
-                ranked = ranked.where(table.prefix_id.in_(batch))
-                if m is not None:
-                    ranked = ranked.where(table.draw < m)
-                rows = ranked.subquery()
-                # draws are unique and start at 0: the j-th smallest is j exactly as long as there is no gap
-                query = select(rows.c.prefix_id, rows.c.outcome, func.count()).where(
-                    rows.c.draw == rows.c.place
-                )
-                for prefix_id, outcome, n in db.execute(query.group_by(rows.c.prefix_id, rows.c.outcome)):
-                    found[prefix_id][outcome] = n
-        return found
+            return count_outcomes(db, self.viewer, table, prefix_ids, m)
+
+
+def count_outcomes(
+    db: Connection, viewer: str | None, table: Any, prefix_ids: Iterable[int], m: int | None = None
+) -> dict[int, dict[str, int]]:
+    """{prefix id: {outcome: n}} over the contiguous draws of Rollout or Trajectory, in a transaction that is open."""
+    found: dict[int, dict[str, int]] = {}
+    for part in batches(prefix_ids):
+        found |= {prefix_id: {} for prefix_id in part}
+        batch = set(part) - hidden_prefixes(db, viewer, part)
+        place = func.row_number().over(partition_by=table.prefix_id, order_by=table.draw) - 1
+        ranked = select(table.prefix_id, table.draw, table.outcome, place.label("place"))
+        ranked = ranked.where(table.prefix_id.in_(batch))
+        if m is not None:
+            ranked = ranked.where(table.draw < m)
+        rows = ranked.subquery()
+        # draws are unique and start at 0: the j-th smallest is j exactly as long as there is no gap
+        query = select(rows.c.prefix_id, rows.c.outcome, func.count()).where(rows.c.draw == rows.c.place)
+        for prefix_id, outcome, n in db.execute(query.group_by(rows.c.prefix_id, rows.c.outcome)):
+            found[prefix_id][outcome] = n
+    return found
 
 
 def _prefix_ids(db: Connection, keys: Iterable[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from db.blind import hidden_prefixes
 from db.session import StoreBase, batches, upsert
@@ -32,14 +32,8 @@ class StopsStore(StoreBase):
 
     def stops(self, prefix_ids: Iterable[int]) -> dict[int, Stop]:
         """{prefix id: its stop}; a prefix without one is left out."""
-        found: dict[int, Stop] = {}
         with self.read() as db:
-            for batch in batches(prefix_ids):
-                part = set(batch) - hidden_prefixes(db, self.viewer, batch)
-                chosen = select(PrefixStop.prefix_id, PrefixStop.m, PrefixStop.rules, PrefixStop.run_id)
-                for id_, m, rules, run_id in db.execute(chosen.where(PrefixStop.prefix_id.in_(part))):
-                    found[id_] = Stop(m, tuple(rules), run_id)
-        return found
+            return find_stops(db, self.viewer, prefix_ids)
 
     def put_stops(self, prefix_ids: Iterable[int], m: int, rules: Sequence[str], *, run_id: int) -> None:
         """These prefixes are drawn towards ``m``, and the labels of ``rules`` on both sides of them are decided.
@@ -59,3 +53,14 @@ class StopsStore(StoreBase):
                 ]
                 if rows:
                     db.execute(upsert(db, PrefixStop, ["prefix_id"], ["m", "rules", "run_id"]), rows)
+
+
+def find_stops(db: Connection, viewer: str | None, prefix_ids: Iterable[int]) -> dict[int, Stop]:
+    """``StopsStore.stops`` in a transaction that is open."""
+    found: dict[int, Stop] = {}
+    for batch in batches(prefix_ids):
+        part = set(batch) - hidden_prefixes(db, viewer, batch)
+        chosen = select(PrefixStop.prefix_id, PrefixStop.m, PrefixStop.rules, PrefixStop.run_id)
+        for id_, m, rules, run_id in db.execute(chosen.where(PrefixStop.prefix_id.in_(part))):
+            found[id_] = Stop(m, tuple(rules), run_id)
+    return found
