@@ -129,6 +129,7 @@ TELLING: dict[str, Read] = {
     "reviews_of": lambda s, x: s.reviews_of(x.hidden),
     "rollout_text": lambda s, x: s.rollout_text(x.rollout),
     "rollouts_of": lambda s, x: (s.rollouts_of(x.inner), s.rollouts_of(x.inner, outcome="correct")),
+    "run_outcomes": lambda s, x: s.run_outcomes(x.run),
     "sample_counts": lambda s, x: s.sample_counts([x.start]),
     "siblings": lambda s, x: s.siblings(x.problem),
     "stage_trajectories": lambda s, x: s.stage_trajectories([x.hidden, x.plain]),

@@ -15,6 +15,7 @@ import yaml
 from app.rollout_report import report_html
 from app.settings import get_settings
 from app.widgets.access import get_store
+from app.widgets.address import as_sampled
 from app.widgets.charts import CONFIG, Measure, measures
 from app.widgets.curve_words import readable
 from app.widgets.here import here_button
@@ -183,8 +184,13 @@ def next_steps(run: RunRow) -> None:
         if run.kind == "rollout" and run.done:
             report_button(run)
         if run.kind == "sample" and run.done:
-            target = {"new": "rollout", "set": f"select.from_run={run.id}"}
-            here_button("Roll them out", target, key="next-step", icon=":material/account_tree:")
+            fields = [f"select.from_run={run.id}", *as_sampled(run.recipe)]
+            here_button(
+                "Roll them out",
+                {"new": "rollout", "set": fields},
+                key="next-step",
+                icon=":material/account_tree:",
+            )
         if isinstance(made := run.result.get("set"), str) and run.status == "done":
             _set_buttons(made, run)
         checkpoint = run.result.get("checkpoint")

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
 from app.views.trajectory_chunks import show_chunks
@@ -23,6 +26,7 @@ from app.widgets.reference import show_reference
 from app.widgets.safe_text import RAW_HELP, code, escape_line, show_text
 from app.widgets.trajectory_style import trajectory_style
 from app.widgets.value_curve import chunk_at, summary, value_figure
+from db.errors import NotFoundError
 from db.reads_trajectory import TrajectoryView
 
 _LIST = "views/trajectories.py"
@@ -181,12 +185,21 @@ def _above(shown: Shown) -> None:
             "Nothing was rolled out from this solution. A rollout run draws its Q curve.",
             page=RUNS,
             label="Roll out this trajectory",
-            query=new_run("rollout", view.id),
+            query=new_run("rollout", view.id, _sampled(view)),
             icon=":material/show_chart:",
         )
         return
     _curve(shown)
     show_gaps(shown)
+
+
+def _sampled(view: TrajectoryView) -> Mapping[str, Any] | None:
+    """The recipe of the run that sampled it, which rollouts should share; None where it was imported."""
+    try:
+        run = get_store().run(view.run_id) if view.run_id is not None else None
+    except NotFoundError:
+        return None
+    return run.recipe if run is not None and run.kind == "sample" else None
 
 
 def _has_curve(shown: Shown) -> bool:

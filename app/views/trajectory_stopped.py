@@ -104,7 +104,7 @@ def _say_never(shown: Shown, never: Sequence[int]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(
             f":material/do_not_touch: **{some} never rolled out** ({where}): no value there, which is not a value of 0. "
-            "So does a first-error search leave them, which looks only where it must."
+            "A first-error search leaves such gaps: it looks only where it must."
         )
         found = None if shown.view.outcome == "correct" else first_error(shown.values)
         if found is not None and shown.values[found + 1].known:

@@ -6,9 +6,11 @@ the ids exist.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 
@@ -147,6 +149,17 @@ def change(**more: str | None) -> None:
     st.query_params.from_dict(query | {name: value for name, value in more.items() if value is not None})
 
 
-def new_run(kind: str, trajectory: int) -> dict[str, str]:
-    """Query parameters of the Runs page's form for a run of ``kind`` on one trajectory."""
-    return {"new": kind, "set": f"select.trajectory_ids=[{trajectory}]"}
+def new_run(
+    kind: str, trajectory: int, sampled: Mapping[str, Any] | None = None
+) -> dict[str, str | list[str]]:
+    """Query parameters of the Runs page's form for a run of ``kind`` on one trajectory.
+
+    ``sampled``: the recipe of the run that sampled it, for rollouts.
+    """
+    return {"new": kind, "set": [f"select.trajectory_ids=[{trajectory}]", *as_sampled(sampled or {})]}
+
+
+def as_sampled(recipe: Mapping[str, Any]) -> list[str]:
+    """Fields that a rollout run takes over from the run that sampled: policy, door, prompt, chat, how it draws."""
+    named = ("llm", "prompt", "chat", "draws")
+    return [f"{name}={json.dumps(recipe[name], ensure_ascii=False)}" for name in named if name in recipe]

@@ -40,6 +40,7 @@ class Signs:
         sides = (self.before, self.after)
         if self.label is not None or all(value.known or value.left for value in sides):
             parts.append(label_chip(self.label, "" if self.sure is None else f"{self.sure:.0%}"))
+        if self.label is not None or any(value.n or value.left for value in sides):
             parts.append(f":small[{fraction_words(self.before)} → {fraction_words(self.after)}]")
         if self.label != self.usual:
             parts.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from app.widgets.safe_text import escape_line
@@ -14,7 +16,7 @@ def empty_state(
     page: str | None = None,
     label: str = "",
     icon: str = ":material/inbox:",
-    query: dict[str, str] | None = None,
+    query: Mapping[str, str | list[str]] | None = None,
 ) -> None:
     """A calm box with what is missing (``title``), what to do (``advice``) and, if given, a link to ``page``.
 

@@ -8,14 +8,14 @@ from typing import Literal
 import streamlit as st
 
 
-def go_here(parameters: Mapping[str, str]) -> None:
+def go_here(parameters: Mapping[str, str | list[str]]) -> None:
     """Callback: the address gets these query parameters and no others; Back undoes it."""
     st.query_params.from_dict(dict(parameters))
 
 
 def here_button(
     label: str,
-    parameters: Mapping[str, str],
+    parameters: Mapping[str, str | list[str]],
     *,
     key: str,
     icon: str | None = None,

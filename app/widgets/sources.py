@@ -120,8 +120,9 @@ def _agreement(
             name = escape_line(by_judge[judge][0].judge, limit=40)
             st.page_link(
                 LIST,
-                label=f"Chunks on which {name} and {rule} {'agree' if same else 'differ'}",
+                label=f"Chunks on which {'both agree' if same else 'the two differ'}",
                 icon=":material/filter_alt:",
+                help=f"All chunks on which the vote of {name} and the label by {rule} {'agree' if same else 'differ'}",
                 query_params={
                     "show": "chunks",
                     "judge_id": str(judge),
