@@ -81,10 +81,10 @@ def areas_svg(name: str, parts: Sequence[Series], alt: str) -> str:
             bottom,
             top,
             step="pre",
-            facecolor=f"{COLOURS[place]}99",
-            edgecolor=COLOURS[place],
+            facecolor=COLOURS[place],
+            edgecolor="white",  # of the hatching
             hatch=HATCHES[place],
-            linewidth=0.4,
+            linewidth=0,
             label=part.name,
         )
         bottom = top

@@ -192,7 +192,9 @@ def _throughput(run: RunRow, series: Mapping[str, Sequence[MetricRow]]) -> str:
     rate = run.result.get("rollouts_per_s")
     also = f" {rate:,.1f} rollouts a second in the last attempt." if isinstance(rate, int | float) else ""
     picture = lines_svg("throughput", panels, f"Throughput over the run's minutes. {said}.")
-    return f"<h2>Throughput</h2>\n<p>{said[:1].upper()}{said[1:]}.{also}</p>\n{picture}"
+    return (
+        f"<h2>Throughput</h2>\n<p>{said[:1].upper()}{said[1:]}.{also}</p>\n<div class='fig'>{picture}</div>"
+    )
 
 
 def _waiting(series: Mapping[str, Sequence[MetricRow]]) -> str:
@@ -203,7 +205,7 @@ def _waiting(series: Mapping[str, Sequence[MetricRow]]) -> str:
     parts.append(Series("its own work", parts[0].seconds, own))
     said = "; ".join(f"{mean_of(part):.1%} {part.name}" for part in parts)
     picture = areas_svg("waiting", parts, f"Shares of the run's time over its minutes. On the whole: {said}.")
-    return f"<h2>Where the time went</h2>\n<p>Waiting for, on the whole: {said}.</p>\n{picture}"
+    return f"<h2>Where the time went</h2>\n<p>Waiting for, on the whole: {said}.</p>\n<div class='fig'>{picture}</div>"
 
 
 def _series(name: str, rows: Sequence[MetricRow]) -> Series | None:
@@ -218,7 +220,7 @@ def mean_of(series: Series) -> float:
 
 
 def _repeat(run: RunRow) -> str:
-    recipe = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).rstrip()
+    recipe = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True, default_flow_style=None).rstrip()
     times = {
         "queued": run.created_at,
         "started": run.started_at,

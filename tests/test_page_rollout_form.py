@@ -6,9 +6,9 @@ import pytest
 
 from app.views.runs_explained import explained
 from db.store import Store
-from engine.recipes import RolloutRecipe, resolve
+from engine.recipes import RolloutRecipe, SampleRecipe, resolve
 from tests.page_support import Open, words
-from tests.runs_page import open_at, store
+from tests.runs_page import open_at, store, widgets
 
 __all__ = ["open_at", "store"]
 
@@ -57,3 +57,18 @@ def test_the_form_asks_for_thrift_and_tells_what_it_will_do_and_spare(open_at: O
     assert "a prefix is drawn only until its labels under rel-ratio (γ = 0.8)" in shown
     page = open_at(run=str(run))
     assert "Its report" in [one.proto.label for one in page.get("download_button")]
+
+
+def test_solutions_are_rolled_out_as_they_were_sampled(open_at: Open, store: Store) -> None:
+    sampled = {"prompt": "policy", "chat": True, "draws": {"temperature": 0.5, "max_tokens": 99}}
+    recipe = resolve(SampleRecipe, {**sampled, "llm": {"checkpoint": "tiny", "max_model_len": 512}})
+    run = store.start_run("sample", recipe.model_dump(mode="json"), "test", pid=1)
+    store.heartbeat(run, attempt=1, done=2, total=2, unit="solutions", message="")
+    store.finish_run(run, "done", result={"solutions": 2})
+    app = open_at(run=str(run))
+    next(b for b in app.button if b.label == "Roll them out").click().run()
+    assert app.query_params["new"] == "rollout" and not app.exception
+    held = {one.key.rpartition(":")[2]: one.value for one in widgets(app)}
+    assert (held["select.from_run"], held["prompt"], held["chat"]) == (run, "policy", True)
+    assert (held["llm.checkpoint"], held["llm.max_model_len"]) == ("tiny", 512)
+    assert (held["draws.temperature"], held["draws.max_tokens"]) == (0.5, 99)
