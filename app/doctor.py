@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from app.cluster import check_store, job_server
 from app.machine import GIB, this_machine
 from app.settings import Settings
 from app.store import open_store
 from db.errors import StoreError
 from engine.checkpoints import list_checkpoints, resolve_checkpoint
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, RunError
 from engine.llm.checkpoint import check_checkpoint
 from engine.llm.server_address import server_address
 from engine.llm.server_check import HEALTH_S, WEIGHTS, models, served_by
@@ -113,6 +114,23 @@ def _weights(names: list[str], home: Path) -> str:
     return f"not the weights of {here[0]} here" if here else "no checkpoint here has its weights"
 
 
+def _ray(settings: Settings) -> Finding:
+    """The Ray cluster that runs are sent to: whether it answers, wants a token, and can open the store."""
+    if not settings.ray_address:
+        why = "" if _package("ray") else "engines on a cluster (door ray): pip install -e '.[cluster]'"
+        return Finding("Ray", None, f"{_package('ray') or 'not installed'}; runs are worked on here", why)
+    what = f"Ray cluster {settings.ray_address}"
+    try:
+        server = job_server(settings)
+        found = (
+            f"Ray {server.version()}, {server.gpus():g} GPUs, {'token' if server.token else 'no token asked'}"
+        )
+        check_store(settings)
+    except RunError as error:
+        return Finding(what, False, str(error), "docs/cluster.md says how to start one")
+    return Finding(what, True, found)
+
+
 def _code_sandbox() -> Finding:
     """Whether programs of code problems can be run: a sandbox is made, and a program in it looks for ways out."""
     reason = refusal()
@@ -149,6 +167,7 @@ def examine(settings: Settings, servers: Sequence[str] = ()) -> list[Finding]:
         _code_sandbox(),
         Finding("checkpoints", True, ", ".join(list_checkpoints(settings.home)) or "none"),
         *(_server(settings, address) for address in servers),
+        _ray(settings),
         _store(settings),
         _disk(settings.home),
     ]

@@ -136,7 +136,7 @@ def memory_forecast(recipe: Recipe, home: Path, machine: Machine) -> MemoryForec
     for path, spec in doors(recipe):
         if unjudged and path.startswith("judge."):  # rewarded for the outcome alone: no judge is loaded
             continue
-        if spec.door == "server":  # the memory is the servers'
+        if spec.door != "vllm":  # the memory is the servers', or the cluster's
             continue
         needs += _door(path, spec, home, gpu.total if gpu else None)
     if not needs:

@@ -38,6 +38,16 @@ class Settings(BaseSettings):
     llm_keys: dict[str, SecretStr] = Field(default_factory=dict)
     """API keys of model servers by address, as JSON: {"https://gpu-1:8000": "…"}. Each goes to its own server alone."""
 
+    ray_address: str = ""
+    """Job server of a Ray cluster, http://head:8265: runs are worked on there, not here. Empty: on this machine."""
+    ray_python: str = ""
+    """Python of this project on the cluster's nodes; empty: at the same path as here."""
+
+    @field_validator("ray_address")
+    @classmethod
+    def _job_server(cls, address: str) -> str:
+        return server_address(address) if address else ""
+
     @field_validator("llm_keys")
     @classmethod
     def _addresses(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:

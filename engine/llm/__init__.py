@@ -21,15 +21,22 @@ class LLMSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    door: Literal["vllm", "server"] = Field(
+    door: Literal["vllm", "server", "ray"] = Field(
         "vllm",
-        description="How the LLM is served: vllm in the run's own process, server by the vLLM servers named below",
+        description="How the LLM is served: vllm in the run's own process, server by the vLLM servers named below, "
+        "ray by engines on a Ray cluster",
     )
     checkpoint: str = Field(min_length=1, description="Folder of the checkpoint (safetensors)")
     servers: tuple[str, ...] = Field(
         (),
         max_length=256,
         description="Addresses of vLLM servers that serve the checkpoint: http://host:8000",
+    )
+    engines: int = Field(
+        1, ge=1, le=1024, description="Ray: vLLM engines to start, each where the cluster has room for it"
+    )
+    tensor_parallel: int = Field(
+        1, ge=1, le=64, description="GPUs over which one engine spreads the weights (GPU only)"
     )
     name: str | None = Field(
         None, min_length=1, description="What the pages call it; empty: the folder's name"
@@ -38,7 +45,10 @@ class LLMSpec(BaseModel):
         None, ge=16, description="Context in tokens, prompt and answer together; empty: the checkpoint's own"
     )
     max_num_seqs: int = Field(
-        256, ge=1, le=4096, description="Completions worked on at once, by each server if there are several"
+        256,
+        ge=1,
+        le=4096,
+        description="Completions worked on at once, by each server or engine if there are several",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
@@ -58,7 +68,7 @@ class LLMSpec(BaseModel):
     threads: int | None = Field(
         None,
         ge=1,
-        description="Threads of this process (CPU only); empty: one below 64 MiB of weights, else every core",
+        description="Threads (CPU only); empty: one below 64 MiB of weights, else every core; on Ray one",
     )
     block_size: int | None = Field(
         None,
@@ -71,7 +81,7 @@ class LLMSpec(BaseModel):
     patience_s: float = Field(
         300,
         gt=0,
-        description="Servers: seconds in which none is well after which the run fails (and can be resumed)",
+        description="Servers, Ray: seconds in which none is well after which the run fails (and can be resumed)",
     )
 
     @field_validator("servers")
@@ -90,6 +100,8 @@ class LLMSpec(BaseModel):
             )
         if self.door != "server" and self.servers:
             raise ValueError(f"servers are named, but door is {self.door}; set door to server")
+        if self.door != "ray" and self.engines > 1:
+            raise ValueError(f"{self.engines} engines, but door is {self.door}; set door to ray")
         return self
 
 
@@ -97,7 +109,7 @@ def open_llm(spec: LLMSpec, keys: Mapping[str, str] | None = None) -> LLM:
     """Open the door that ``spec`` names; close it, or use it as a context manager. ``keys``: of servers, by address.
 
     Raises CheckpointError, before anything heavy is imported where the folder alone shows the trouble, and
-    LLMError if vLLM is not installed or no server can be used.
+    LLMError if vLLM is not installed, or no server or cluster can be used.
     """
     from engine.llm.checkpoint import check_checkpoint
 
@@ -106,6 +118,10 @@ def open_llm(spec: LLMSpec, keys: Mapping[str, str] | None = None) -> LLM:
         from engine.llm.server import ServerDoor
 
         return ServerDoor(spec, checkpoint, keys or {})
+    if spec.door == "ray":
+        from engine.llm.ray_door import RayDoor
+
+        return RayDoor(spec, checkpoint)
     from engine.llm.vllm import VLLMDoor
 
     return VLLMDoor(spec, checkpoint)

@@ -41,7 +41,7 @@ class ServerDoor:
 
     def __init__(self, spec: LLMSpec, checkpoint: CheckpointInfo, keys: Mapping[str, str]):
         name = spec.name or checkpoint.path.resolve().name
-        self._tokens, self._vocabulary = _tokens(checkpoint, name)
+        self._tokens, self._vocabulary = load_tokens(checkpoint, name)
         self._checkpoint, self._streaming, self._closed = checkpoint, False, False
         self._context: int | None = None
         members = [
@@ -167,8 +167,11 @@ class ServerDoor:
         self.close()
 
 
-def _tokens(checkpoint: CheckpointInfo, name: str) -> tuple[Tokens, int]:
-    """The checkpoint's tokenizer, and the size of its vocabulary as its config has it."""
+def load_tokens(checkpoint: CheckpointInfo, name: str) -> tuple[Tokens, int]:
+    """The checkpoint's tokenizer, and the size of its vocabulary as its config has it.
+
+    Raises LLMError without transformers, CheckpointError where it cannot be loaded.
+    """
     try:
         tokens = replace(Tokens.load(checkpoint.path), name=name)
     except ImportError as error:

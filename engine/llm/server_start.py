@@ -44,6 +44,7 @@ def server_command(spec: LLMSpec, checkpoint: CheckpointInfo, host: str, port: i
         "max-model-len": spec.max_model_len,
         "max-num-seqs": spec.max_num_seqs,
         "load-format": "safetensors",
+        "tensor-parallel-size": spec.tensor_parallel if spec.tensor_parallel > 1 else None,
         "gpu-memory-utilization": None if on_cpu() else spec.gpu_memory_utilization,
         "kv-cache-memory-bytes": int(spec.kv_cache_gib * GIB) if spec.kv_cache_gib else None,
         "block-size": spec.block_size,

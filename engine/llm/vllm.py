@@ -225,6 +225,7 @@ def _start(spec: LLMSpec, checkpoint: CheckpointInfo) -> Any:
         "dtype": spec.dtype,
         "max_model_len": spec.max_model_len,
         "max_num_seqs": spec.max_num_seqs,
+        "tensor_parallel_size": spec.tensor_parallel,
         "enforce_eager": spec.enforce_eager,
         "gpu_memory_utilization": spec.gpu_memory_utilization,
         "load_format": "safetensors",
@@ -262,6 +263,8 @@ def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
     chunked prefill a prompt waits until a step has room for all of it, so that a step must hold the longest
     prompt beside a token of every other draw.
     """
+    if spec.tensor_parallel > 1:
+        raise LLMError(f"tensor_parallel {spec.tensor_parallel} spreads weights over GPUs; set it to 1 on a CPU")
     context = spec.max_model_len or checkpoint.context
     if context is None:
         raise CheckpointError(
