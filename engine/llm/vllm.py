@@ -264,7 +264,9 @@ def _cpu_options(spec: LLMSpec, checkpoint: CheckpointInfo) -> dict[str, Any]:
     prompt beside a token of every other draw.
     """
     if spec.tensor_parallel > 1:
-        raise LLMError(f"tensor_parallel {spec.tensor_parallel} spreads weights over GPUs; set it to 1 on a CPU")
+        raise LLMError(
+            f"tensor_parallel {spec.tensor_parallel} spreads weights over GPUs; set it to 1 on a CPU"
+        )
     context = spec.max_model_len or checkpoint.context
     if context is None:
         raise CheckpointError(
