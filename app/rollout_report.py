@@ -75,7 +75,7 @@ def report_html(store: Store, run_id: int) -> str:
     parts = [
         _head(run, outcomes, series),
         _outcomes(outcomes),
-        _savings(savings(run, _drawn(outcomes)), partial=outcomes.partial),
+        _savings(savings(run, _drawn(outcomes)), run.result.get("too_long"), partial=outcomes.partial),
         _throughput(run, series),
         _waiting(series),
         _repeat(run),
@@ -167,16 +167,19 @@ def _row(name: str, n: int, of: int, tone: str, *more: str, strong: bool = False
     return f"<tr{' class=sum' if strong else ''}><td>{name}</td>{bar}{cells}</tr>\n"
 
 
-def _savings(found: Savings, *, partial: bool) -> str:
+def _savings(found: Savings, too_long: object, *, partial: bool) -> str:
     if partial:
         return "<h2>What was spared</h2>\n<p>Not counted: some rollouts of this run are hidden from you.</p>"
-    head = _heads(("Rollouts", ""), ("", ""), ("", "n"), ("", "n"))
+    head = _heads(("", ""), ("", ""), ("Rollouts", "n"), ("Share", "n"))
     rows = [_row("M draws of every prefix of every solution, each by itself", found.all, found.all, "t2")]
     rows += [_row(f"− {SPARED[name]}", n, found.all, "t1") for name, n in found.spared.items() if n]
     if found.there:
         rows.append(_row("− in the store before this run", found.there, found.all, "t1"))
     rows.append(_row("drawn by this run", found.drawn, found.all, "t0", strong=True))
     unsaid = "" if found.spared else "<p class='quiet'>The run has no result that says what it spared.</p>"
+    if isinstance(too_long, int) and too_long:
+        some = "1 prefix does" if too_long == 1 else f"{too_long:,} prefixes do"
+        unsaid += f"<p>{some} not fit the context: no rollouts there, and no value.</p>"
     return f"<h2>What was spared</h2>{unsaid}\n<table>{head}{''.join(rows)}</table>"
 
 

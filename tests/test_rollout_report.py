@@ -97,6 +97,7 @@ def test_the_report_s_numbers_are_the_store_s(store: Store, tmp_path: Path) -> N
     assert found.all == drawn + before + sum(found.spared.values())
     assert "Tokens a second: 100.0 on the whole" in page.said
     assert "60.0% the language model; 10.0% the grader; 10.0% the store; 20.0% its own work" in page.said
+    assert "fit the context" not in page.said
     assert "labels that must be right: abs-q" in page.said and "seed: 0" in page.said
 
 
@@ -108,12 +109,14 @@ def test_nothing_in_a_report_acts_or_comes_from_outside_and_it_stays_small(
     run_id = store.start_run("rollout", recipe, EVIL, pid=1)
     store.set_run_facts(run_id, versions={EVIL: EVIL}, prompt_hashes={EVIL: EVIL})
     metrics(store, run_id)
+    store.finish_run(run_id, "failed", result={"too_long": 3})
     size = write_report(store, run_id, tmp_path / "report.html")
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert page.tags <= set(TAGS.split()) and not page.acting, (page.tags, page.acting)
     assert "<script src=https://evil.example/x.js>" in page.said, "it is there, as text"
     assert "‮" not in page.said and "default-src 'none'" in (tmp_path / "report.html").read_text()
     assert size < 150_000
+    assert "3 prefixes do not fit the context" in page.said
     assert "drew nothing" in page.said and "no result that says what it spared" in page.said
 
 

@@ -94,6 +94,10 @@ def show_evidence(item: ItemView, card: Card, *, raw: bool) -> dict[str, str]:
         st.markdown(
             f"{label_chip(label, 'rel-ratio')} :small[Q {row.q_before:.2f} → {row.q_after:.2f}{sure}]"
         )
+    elif label is not None:
+        st.markdown(
+            f"{label_chip(label, 'rel-ratio')} :small[a value beside it was stopped early: its label could no longer change]"
+        )
     judgments = store.judgments_of(chunk_id)
     asked = st.query_params.get("judgment")
     opened = next((judgment.id for judgment in judgments if str(judgment.id) == asked), None)
