@@ -13,14 +13,11 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection, Engine, event
 
 import app.processes
 import app.worker
 from app.settings import get_settings
-from db.connect import WRITE
+from db.watch import watch_writes
 
 ORDER = "soak-kill.json"
 
@@ -52,28 +49,21 @@ class Doom:
 
     def watch(self) -> None:
         """Listen to every store that this process opens."""
-        event.listen(Engine, "before_cursor_execute", self._before)
-        event.listen(Engine, "commit", self._at_commit)
+        watch_writes(self._before, self._at_commit)
 
     def _due(self) -> bool:
         return self._order.attempt == self._attempt and self._rows >= self._order.rows
 
-    def _before(
-        self, connection: Connection, cursor: Any, statement: str, parameters: Any, context: Any, many: bool
-    ) -> None:
-        if not connection.get_execution_options().get(WRITE) or statement.startswith(("BEGIN", "PRAGMA")):
-            return
+    def _before(self, statement: str, rows: int) -> None:
         with self._lock:
             if self._due() and self._order.statement:
                 self._statements += 1
                 if self._statements == self._order.statement:
                     _die()
             if statement.startswith("INSERT INTO rollouts"):
-                self._rows += len(context.compiled_parameters or (0,))
+                self._rows += rows
 
-    def _at_commit(self, connection: Connection) -> None:
-        if not connection.get_execution_options().get(WRITE):
-            return
+    def _at_commit(self) -> None:
         with self._lock:
             if self._due() and not self._order.statement:
                 _die()
