@@ -5,7 +5,7 @@ Not: which chunks (find_store).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,9 +86,7 @@ def found_chunks(db: Connection, where: ChunkFilter, ids: Sequence[int]) -> list
     rows: dict[int, dict[str, Any]] = {}
     for batch in batches(ids):
         rows |= {row.id: dict(row._mapping) for row in db.execute(_query(where, batch))}
-    stopped = _stopped(db, [id_ for id_, row in rows.items() if None in (row["q_before"], row["q_after"])])
-    for id_, row in rows.items():
-        row["stopped_before"], row["stopped_after"] = stopped.get(id_, (None, None))
+    _stopped(db, rows.values())
     votes = _votes(db, ids)
     hits = _hits(db, where, rows) if where.words else {}
     return [FoundChunk(**rows[id_], votes=votes.get(id_, {}), hits=tuple(hits.get(id_, ()))) for id_ in ids]
@@ -96,8 +94,14 @@ def found_chunks(db: Connection, where: ChunkFilter, ids: Sequence[int]) -> list
 
 def _query(where: ChunkFilter, ids: Sequence[int]) -> Any:
     zero = func.coalesce
+    earlier, first, last = aliased(Chunk), aliased(PrefixStop), aliased(PrefixStop)
+    before = case((Chunk.idx == 0, Trajectory.value_prefix_id), else_=earlier.prefix_id)
     return (
         select(
+            first.prefix_id.label("before_id"),
+            first.m.label("before_m"),
+            last.prefix_id.label("after_id"),
+            last.m.label("after_m"),
             Chunk.id,
             Chunk.trajectory_id,
             Chunk.idx,
@@ -125,39 +129,33 @@ def _query(where: ChunkFilter, ids: Sequence[int]) -> Any:
         .join(Problem, Problem.id == Trajectory.problem_id)
         .outerjoin(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
         .outerjoin(ChunkOpinion, ChunkOpinion.chunk_id == Chunk.id)
+        .outerjoin(earlier, (earlier.trajectory_id == Chunk.trajectory_id) & (earlier.idx == Chunk.idx - 1))
+        .outerjoin(first, first.prefix_id == before)
+        .outerjoin(last, last.prefix_id == Chunk.prefix_id)
         .where(Chunk.id.in_(ids))
     )
 
 
-def _stopped(db: Connection, ids: Sequence[int]) -> dict[int, tuple[Drawn | None, Drawn | None]]:
-    """{chunk id: its prefix before and after, where stopped}; by the keys of the few prefixes that have a stop."""
-    places: dict[int, tuple[int | None, int | None]] = {}
-    for batch in batches(ids):
-        earlier = aliased(Chunk)
-        before = case((Chunk.idx == 0, Trajectory.value_prefix_id), else_=earlier.prefix_id)
-        query = (
-            select(Chunk.id, before, Chunk.prefix_id)
-            .join(Trajectory, Trajectory.id == Chunk.trajectory_id)
-            .outerjoin(
-                earlier,
-                (earlier.trajectory_id == Chunk.trajectory_id) & (earlier.idx == Chunk.idx - 1),
-            )
-            .where(Chunk.id.in_(batch))
-        )
-        places |= {id_: (first, last) for id_, first, last in db.execute(query)}
-    drawn: dict[int | None, Drawn] = {}
-    for batch in batches({prefix for both in places.values() for prefix in both if prefix is not None}):
-        stops = select(PrefixStop.prefix_id, PrefixStop.m).where(PrefixStop.prefix_id.in_(batch)).subquery()
+def _stopped(db: Connection, rows: Iterable[dict[str, Any]]) -> None:
+    """In place of the rows' stops (``_query``): successes and draws there, where a stop is live."""
+    rows = list(rows)
+    sides = ("before", "after")
+    made = _draws(db, {row[f"{side}_id"] for row in rows for side in sides if row[f"{side}_id"] is not None})
+    for row in rows:
+        for side in sides:
+            prefix_id, m = row.pop(f"{side}_id"), row.pop(f"{side}_m")
+            right, n = made.get(prefix_id, (0, 0))
+            row[f"stopped_{side}"] = (right, n, m) if prefix_id is not None and n < m else None
+
+
+def _draws(db: Connection, prefix_ids: set[int]) -> dict[int, tuple[int, int]]:
+    """{prefix id: (rollouts that succeeded, rollouts)}; a prefix without any is left out."""
+    found: dict[int, tuple[int, int]] = {}
+    for batch in batches(prefix_ids):
         right = func.sum(case((Rollout.outcome == "correct", 1), else_=0))
-        counts = (
-            select(stops.c.prefix_id, func.coalesce(right, 0), func.count(Rollout.id), stops.c.m)
-            .outerjoin(Rollout, Rollout.prefix_id == stops.c.prefix_id)
-            .group_by(stops.c.prefix_id, stops.c.m)
-        )
-        for prefix_id, successes, made, m in db.execute(counts):
-            if made < m:
-                drawn[prefix_id] = (int(successes), made, m)
-    return {id_: (drawn.get(first), drawn.get(last)) for id_, (first, last) in places.items()}
+        query = select(Rollout.prefix_id, right, func.count()).where(Rollout.prefix_id.in_(batch))
+        found |= {id_: (int(k), n) for id_, k, n in db.execute(query.group_by(Rollout.prefix_id))}
+    return found
 
 
 def _votes(db: Connection, ids: Sequence[int]) -> dict[int, dict[int, tuple[int, int, int]]]:

@@ -172,7 +172,7 @@ def test_the_guards_of_a_policy_run_are_drawn(open_at: Open, filled: FilledWorld
 
 
 def group_of(*solutions: Solution, key: str = "1") -> Group:
-    return Group("p", "1", "nano", Source(key, "judge", len(solutions)), solutions, len(solutions))
+    return Group("p", "1", "math", "nano", Source(key, "judge", len(solutions)), solutions, len(solutions))
 
 
 def solution(number: int, outcome: str, *scores: float) -> Solution:
