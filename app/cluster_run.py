@@ -104,24 +104,31 @@ class Follower:
 
     def _pass_stop_on(self, server: JobServer, state: JobState) -> None:
         """A stop reaches the job through the store; one that is not placed yet, or does not listen, is ended."""
+        row = self.store.run(self.run.id)
+        ours = row.status in ("running", "stalled") and row.attempt == self.run.attempt
+        if (
+            not ours
+        ):  # it has said how it ended, or was given up, and may be queued again: only the job is left to end
+            self.asked = self.asked or time.monotonic()
         if state.status == "PENDING":
-            row = self.store.run(self.run.id)
-            stop = self.store.heartbeat(
-                self.run.id,
-                attempt=self.run.attempt,
-                done=row.done,
-                total=row.total,
-                unit=row.unit,
-                message="waiting for a place on the Ray cluster",
-            )
-            if stop or self.asked is not None:
+            if self.asked is not None or self._beat(row):
                 self._end(server)
-        elif self.asked is not None:
-            if time.monotonic() - self.asked > JOB_GRACE_S:
-                self._end(server)
-            elif not self.store.run(self.run.id).stop_requested:
-                with suppress(RunStateError):  # it ended meanwhile
-                    self.store.request_stop(self.run.id)
+        elif self.asked is not None and time.monotonic() - self.asked > JOB_GRACE_S:
+            self._end(server)
+        elif self.asked is not None and ours and not row.stop_requested:
+            with suppress(RunStateError):  # it ended meanwhile
+                self.store.request_stop(self.run.id)
+
+    def _beat(self, row: RunRow) -> bool:
+        """A sign of life for a job that has no place yet. Returns whether a stop was asked for."""
+        return self.store.heartbeat(
+            row.id,
+            attempt=self.run.attempt,
+            done=row.done,
+            total=row.total,
+            unit=row.unit,
+            message="waiting for a place on the Ray cluster",
+        )
 
     def _end(self, server: JobServer) -> None:
         self.asked = self.asked or time.monotonic()
