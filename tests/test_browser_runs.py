@@ -170,7 +170,7 @@ def test_the_next_step_of_a_run_opens_its_form(live_app: LiveApp, page: Page) ->
     store.finish_run(run_id, "done", result={})
     page.get_by_role("button", name=re.compile("Roll them out")).click()
     page.get_by_role("heading", name="Start a run").wait_for()
-    assert page.url == f"{live_app.url}/runs?new=rollout&set=select.from_run%3D{run_id}"
+    assert page.url.startswith(f"{live_app.url}/runs?new=rollout&set=select.from_run%3D{run_id}&set=llm%3D")
     assert page.get_by_label("From run", exact=True).input_value().startswith(f"Run {run_id} ")
 
 
