@@ -1,6 +1,6 @@
 """Ray's job server over HTTP: submit, follow, stop. Ray itself need not be installed here for it.
 
-The routes are those of Ray's documented REST API for jobs. Not: which run becomes a job (``app.cluster_run``).
+The routes are those of Ray's documented REST API for jobs, and its list of nodes. Not: which run becomes a job (``app.cluster_run``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import httpx
 from engine.errors import RunError
 
 ANSWER_S = 15.0
+MOST_NODES = 10_000  # Ray's own limit of its list
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -50,12 +51,16 @@ class JobServer:
 
     def gpus(self) -> float:
         """GPUs of all nodes together."""
-        status = self._json("GET", "/api/cluster_status")
+        answer = self._json("GET", f"/api/v0/nodes?detail=true&limit={MOST_NODES}")
         try:
-            usage = status["data"]["clusterStatus"]["loadMetricsReport"]["usage"]
-            return float(usage.get("GPU", (0, 0))[1])
-        except (KeyError, TypeError, IndexError, ValueError):
-            return 0.0
+            nodes = answer["data"]["result"]["result"]
+            return float(
+                sum((n["resources_total"] or {}).get("GPU", 0) for n in nodes if n["state"] == "ALIVE")
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"Ray cluster {self.address}: its list of nodes cannot be read ({error!r})"
+            ) from error
 
     def submit(
         self,
