@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from engine.boxes import find_boxes, last_box
 from engine.errors import GraderError, InputError
-from engine.verifiers import quick_parse
+from engine.verifiers import quick_parse, quick_refute
 from engine.verifiers.base import Comparison
 
 WHOLE = False
@@ -148,6 +148,7 @@ def compare(answer: str, reference: str) -> Comparison:
     from math_verify.errors import TimeoutException
 
     quick_parse.install()
+    quick_refute.install()
     try:
         with _cpu_limit(CPU_LIMIT_S):
             gold, target = _read(clean(reference)), _read(clean(answer))
