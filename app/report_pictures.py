@@ -53,8 +53,9 @@ def lines_svg(name: str, panels: Sequence[tuple[str, Series]], alt: str) -> str:
     figure, axes = _figure(len(panels))
     for place, (axis, (title, series)) in enumerate(zip(axes, panels, strict=True)):
         drawn = thinned(series)
+        unit = _time_axis(axis, drawn.seconds[-1])
         axis.plot(
-            _minutes(drawn.seconds),
+            [at / unit for at in drawn.seconds],
             drawn.values,
             DASHES[0],
             color=COLOURS[place],
@@ -62,7 +63,6 @@ def lines_svg(name: str, panels: Sequence[tuple[str, Series]], alt: str) -> str:
             markersize=3,
         )
         axis.set_ylim(bottom=0)
-        axis.set_xlim(0, drawn.seconds[-1] / 60)
         axis.set_title(title, color=GREY, fontsize=9, loc="left")
     return _svg(figure, name, alt)
 
@@ -71,7 +71,8 @@ def areas_svg(name: str, parts: Sequence[Series], alt: str) -> str:
     """Shares of time, stacked up to 1. The series have the same seconds."""
     figure, (axis,) = _figure(1)
     drawn = [thinned(part) for part in parts]
-    seconds = [0.0, *_minutes(drawn[0].seconds)]
+    unit = _time_axis(axis, drawn[0].seconds[-1])
+    seconds = [0.0, *(at / unit for at in drawn[0].seconds)]
     bottom = [0.0] * len(seconds)
     for place, part in enumerate(drawn):
         values = [part.values[0], *part.values]  # a value holds for the time before it
@@ -89,7 +90,6 @@ def areas_svg(name: str, parts: Sequence[Series], alt: str) -> str:
         )
         bottom = top
     axis.set_ylim(0, 1)
-    axis.set_xlim(0, seconds[-1])
     axis.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
     axis.legend(
         frameon=False, labelcolor=GREY, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(drawn), fontsize=9
@@ -97,8 +97,12 @@ def areas_svg(name: str, parts: Sequence[Series], alt: str) -> str:
     return _svg(figure, name, alt)
 
 
-def _minutes(seconds: Sequence[float]) -> list[float]:
-    return [at / 60 for at in seconds]
+def _time_axis(axis: Any, end: float) -> float:
+    """From 0 to ``end`` seconds, in the unit that suits; returns its seconds."""
+    unit, name = (1, "seconds") if end < 180 else (60, "minutes") if end < 10_800 else (3600, "hours")
+    axis.set_xlabel(name, color=GREY, fontsize=9)
+    axis.set_xlim(0, end / unit)
+    return unit
 
 
 def _figure(columns: int) -> tuple[Any, list[Any]]:
@@ -110,7 +114,6 @@ def _figure(columns: int) -> tuple[Any, list[Any]]:
         axis.set_facecolor("none")
         axis.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
         axis.tick_params(colors=GREY, labelsize=9)
-        axis.set_xlabel("minutes", color=GREY, fontsize=9)
         for side, spine in axis.spines.items():
             spine.set_visible(side in ("left", "bottom"))
             spine.set_color(GREY)

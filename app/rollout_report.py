@@ -194,7 +194,7 @@ def _throughput(run: RunRow, series: Mapping[str, Sequence[MetricRow]]) -> str:
     said = "; ".join(f"{title}: {mean_of(line):,.1f} on the whole" for title, line in panels)
     rate = run.result.get("rollouts_per_s")
     also = f" {rate:,.1f} rollouts a second in the last attempt." if isinstance(rate, int | float) else ""
-    picture = lines_svg("throughput", panels, f"Throughput over the run's minutes. {said}.")
+    picture = lines_svg("throughput", panels, f"Throughput over the run. {said}.")
     return (
         f"<h2>Throughput</h2>\n<p>{said[:1].upper()}{said[1:]}.{also}</p>\n<div class='fig'>{picture}</div>"
     )
@@ -207,7 +207,7 @@ def _waiting(series: Mapping[str, Sequence[MetricRow]]) -> str:
     own = [max(0.0, 1 - sum(values)) for values in zip(*(part.values for part in parts), strict=True)]
     parts.append(Series("its own work", parts[0].seconds, own))
     said = "; ".join(f"{mean_of(part):.1%} {part.name}" for part in parts)
-    picture = areas_svg("waiting", parts, f"Shares of the run's time over its minutes. On the whole: {said}.")
+    picture = areas_svg("waiting", parts, f"Shares of the run's time over its length. On the whole: {said}.")
     return f"<h2>Where the time went</h2>\n<p>Waiting for, on the whole: {said}.</p>\n<div class='fig'>{picture}</div>"
 
 
