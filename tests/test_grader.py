@@ -190,6 +190,7 @@ def test_workers_import_little_and_start_from_any_main_module(way: str, tmp_path
     command = {"-m": ["-m", "a_program"], "script": [str(program)], "-c": ["-c", program.read_text()]}[way]
     root = str(Path(__file__).resolve().parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])}
+    environment.pop("LD_PRELOAD", None)  # vLLM, once in this process, has its children load torch's libraries
     out = subprocess.run(
         [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )

@@ -172,7 +172,7 @@ def test_chosen_keys_are_stored_and_a_reader_chooses_none(store: Store) -> None:
 MACHINERY = {
     "add_judgments", "add_metrics", "add_problems", "add_rollouts", "add_run_samples", "add_trajectories",
     "add_imported_reviews", "claim_child", "claim_next", "ensure_judge", "ensure_prefixes", "finish_run",
-    "heartbeat", "mark_stalled", "put_labels", "put_stops", "rebuild_totals", "set_chunk_prefixes",
+    "heartbeat", "link_prefixes", "mark_stalled", "put_labels", "put_stops", "rebuild_totals", "set_chunk_prefixes",
     "set_run_facts", "set_run_pid", "set_value_prefixes", "set_prefix_errors", "take_worker_lock",
     "beat_worker_lock", "release_worker_lock",
 }  # fmt: skip

@@ -76,7 +76,8 @@ def contents(store: Store, dataset: str) -> list[Any]:
 
 
 def test_a_data_set_arrives_whole_under_new_ids(store: Store, target: Store, tmp_path: Path):
-    filled(store)
+    ids = filled(store)
+    store.put_stops([ids["inner"]], 32, ["abs-q"], run_id=ids["run"])
     path = tmp_path / "all.xz"
     written = dump(store, path)
     assert list(written) == list(TABLES) and all(written.values())

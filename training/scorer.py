@@ -47,12 +47,15 @@ class ModelScorer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokens.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
-    def stream(self, requests: Iterable[Request]) -> Iterator[list[Completion]]:
+    def stream(self, requests: Iterable[Request | None]) -> Iterator[list[Completion]]:
         """Serve scored requests for one greedy token. Raises LLMError for any other."""
-        requests = iter(requests)
-        while batch := list(islice(requests, self.in_flight)):
+        source = iter(requests)
+        while batch := self._pulled(source):
             served = []
             for request in batch:
+                if request is None:
+                    yield []
+                    continue
                 if request.sampling.max_tokens != 1 or request.sampling.temperature > 0 or not request.scored:
                     raise LLMError(f"request {request.id!r}: only scores of one greedy token are served here")
                 if completions := refusal(request, self.info.context, self._vocabulary):
@@ -64,6 +67,17 @@ class ModelScorer:
                 size = max(1, BATCH_TOKENS // len(served[-1].prompt_token_ids))
                 yield from self._scored(served[-size:])
                 del served[-size:]
+
+    def _pulled(self, source: Iterator[Request | None]) -> list[Request | None]:
+        """Requests up to ``in_flight``, or up to the word that nothing more is ready now."""
+        batch: list[Request | None] = []
+        for request in islice(source, self.in_flight):
+            batch.append(request)
+            if request is None:
+                break
+        if len(batch) > 1 and batch[-1] is None:  # first what there is; the source is asked again afterwards
+            batch.pop()
+        return batch
 
     def _scored(self, requests: Sequence[Request]) -> Iterator[list[Completion]]:
         import torch

@@ -16,6 +16,8 @@ from engine.runs import RunContext
 
 OWN, LLM, GRADER, STORE = "own", "llm", "grader", "store"
 METRICS_S = 5.0
+SHARE = 500
+"""A run that has gone on for long writes its metrics less often: every ``SHARE``-th part of its time."""
 
 
 class Clock:
@@ -45,7 +47,8 @@ class Clock:
 
 
 class Meter:
-    """Writes a run's metrics when ``METRICS_S`` have passed since the last ones; ``tick`` is cheap."""
+    """Writes a run's metrics when ``METRICS_S`` have passed since the last ones, or a ``SHARE``-th of its time where
+    that is more; ``tick`` is cheap."""
 
     def __init__(self, ctx: RunContext[Any], clock: Clock):
         self.ctx, self.clock = ctx, clock
@@ -61,7 +64,8 @@ class Meter:
         """Write what happened since the last metrics, if that is long enough ago (``last``: a second)."""
         now = time.monotonic()
         seconds = now - self._last
-        if seconds < (1.0 if last else METRICS_S):
+        spacing = max(METRICS_S, (self._base + now - self._started) / SHARE)
+        if seconds < (1.0 if last else spacing):
             return
         self.clock.turn()
         values = {"tokens_per_s": self.tokens / seconds, "prefixes_per_s": self.prefixes / seconds}
