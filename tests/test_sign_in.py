@@ -4,6 +4,7 @@ are refused by name. The whole way through a provider is in test_browser_sign_in
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -178,6 +179,8 @@ def answered(
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query}
-    asyncio.run(SignInAnswers(routes)(scope | {"headers": [(b"cookie", cookie)]}, None, keep))
+    answering = SignInAnswers(routes)(scope | {"headers": [(b"cookie", cookie)]}, None, keep)
+    with ThreadPoolExecutor(1) as pool:  # where the browser tests ran before, this thread has a loop already
+        pool.submit(asyncio.run, answering).result()
     assert sent[0]["status"] == 302
     return {name.decode(): value.decode() for name, value in sent[0]["headers"]}
