@@ -17,6 +17,7 @@ __all__ = ["browser", "live_app", "page", "slow_url"]
 LONG = (
     "test_whole_way",
     "test_llm",
+    "test_ray",
     "test_llm_stream",
     "test_llm_vllm",
     "test_llm_servers_real",
