@@ -262,7 +262,7 @@ def test_field_answers_equal_themselves(grader: Grader) -> None:
         pytest.skip("STEPWISER_FIELD_DATA is not set")
     lines = Path(folder, "dev_slices", "math500_20.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    assert grader.reference_problems([row["answer"] for row in rows]) == [None] * 20
+    assert grader.reference_problems([Reference(row["answer"]) for row in rows]) == [None] * 20
     grades = grader.grade_many([(row["solution"], Reference(row["answer"]), None) for row in rows])
     assert {grade.outcome for grade in grades} == {"correct"}
     lines = Path(folder, "cjk", "mgsm_zh.jsonl").read_text(encoding="utf-8").splitlines()

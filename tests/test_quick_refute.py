@@ -46,9 +46,9 @@ leaves = st.sampled_from(
 
 
 def joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    ways = ("{}+{}", "{}-({})", r"\frac{{{}}}{{{}}}", "({})({})", "({})^{{2}}{}", "({})^{{-1}}+{}")
-    ways += (r"\sqrt{{{}}}+{}", r"2^{{{}}}-({})", r"|{}|+{}")
-    return st.builds(str.format, st.sampled_from(ways), parts, parts)
+    sums = ("{}+{}", "{}-({})", r"2^{{{}}}-({})", r"|{}|+{}", r"\sqrt{{{}}}+{}")
+    products = (r"\frac{{{}}}{{{}}}", "({})({})", "({})^{{2}}{}", "({})^{{-1}}+{}")
+    return st.builds(str.format, st.sampled_from(sums + products), parts, parts)
 
 
 expressions = st.recursive(leaves, joined, max_leaves=2)
