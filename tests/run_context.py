@@ -17,6 +17,7 @@ class Context:
 
     recipe: Any
     home: Path
+    llm_keys: dict[str, str] = field(default_factory=dict, init=False)
     run_id: int = 1
     stop_at: int = 10**9
     stopping: bool = False
