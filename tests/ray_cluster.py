@@ -40,7 +40,10 @@ def free_port() -> int:
 
 @contextmanager
 def ray_cluster() -> Iterator[RayCluster]:
-    """Two nodes that claim two GPUs and one; this process is a driver on the first. Nothing of it is left behind."""
+    """Two nodes that claim three GPUs and one; this process is a driver on the first. Nothing of it is left behind.
+
+    Three, so that a job on the first finds one free when both engines have come to lie there.
+    """
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' paths must be short
     token, port = secrets.token_hex(16), free_port()
     (Path(folder) / "token").write_text(token)
@@ -67,7 +70,7 @@ def ray_cluster() -> Iterator[RayCluster]:
         cluster = Cluster()
         try:
             head = {"include_dashboard": True, "dashboard_port": port}
-            cluster.add_node(num_cpus=3, num_gpus=2, object_store_memory=STORE_BYTES, **head)
+            cluster.add_node(num_cpus=5, num_gpus=3, object_store_memory=STORE_BYTES, **head)
             second = cluster.add_node(num_cpus=2, num_gpus=1, object_store_memory=STORE_BYTES)
             patch.setenv("RAY_ADDRESS", cluster.address)
             yield RayCluster(cluster, f"http://127.0.0.1:{port}", token, second)

@@ -81,9 +81,9 @@ def started_app(home: Path) -> Iterator[App]:
 def start_run(page: Page, app: App) -> int:
     """Press Start on the form that is open; returns the run's id, which the address then names."""
     page.get_by_role("button", name=re.compile(r"^(\S+ )?Start:")).click()
-    page.wait_for_url(re.compile(r"run=\d+"), timeout=30_000)
+    page.wait_for_url(re.compile(r"[?&]run=\d+"), timeout=120_000)
     settled(page)
-    return int(re.search(r"run=(\d+)", page.url).group(1))
+    return int(re.search(r"[?&]run=(\d+)", page.url).group(1))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:

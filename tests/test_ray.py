@@ -219,7 +219,7 @@ def test_doctor_says_what_the_cluster_is_and_what_is_wrong_with_it(
         return found.ok, found.found
 
     ok, found = ray_line(cluster.jobs)
-    assert ok and "3 GPUs, token" in found
+    assert ok and "4 GPUs, token" in found
     ok, found = ray_line(f"http://127.0.0.1:{free_port()}")
     assert ok is False and "does not answer" in found
     assert ray_line("")[0] is None
@@ -268,4 +268,4 @@ def test_a_node_that_is_gone_takes_only_its_engines_along(door: RayDoor, cluster
         if len(answers) == 30:
             cluster.cluster.remove_node(cluster.second, allow_graceful=False)
     assert answers == expected
-    assert sum(member.up for member in door._pool.members) == 1  # type: ignore[union-attr]
+    wait(lambda: sum(member.up for member in door._pool.members) == 1)  # type: ignore[union-attr]

@@ -69,7 +69,7 @@ def launch(live_app: LiveApp, page: Page) -> int:
     fields = f"set=llm.checkpoint=tiny&set=generate.count=3&set=seed={NAPS}"
     open_page(page, f"{live_app.url}/runs?new=sample&{fields}")
     page.get_by_role("button", name=re.compile("Start: sample solutions")).click()
-    page.wait_for_url(re.compile(r"run=\d+"))
+    page.wait_for_url(re.compile(r"[?&]run=\d+"))
     found = re.search(r"run=(\d+)", page.url)
     assert found is not None
     return int(found[1])
