@@ -35,6 +35,9 @@ ROW = """() => [...document.querySelectorAll("*")].some(node =>
     node.shadowRoot?.querySelector('a[aria-label^="Trajectory "], a[aria-label^="Chunk "]'))"""
 LONG_CHUNK = "() => document.body.textContent.includes('in step 251 of plan')"
 PLOT = "() => document.querySelector('.js-plotly-plot') !== null"
+ROUNDS = 3
+"""Openings of every list, one list after the other in each: the bar is on the median, the first is said beside it
+because a machine that never read this store yet fetches it from its disk."""
 EVERY_MS = 10
 """Playwright's own waits look again after up to half a second, which would be measured too."""
 
@@ -49,12 +52,12 @@ def ui(scale: float, kept: Path | None, console: Console) -> int:
         rows = [(noun, f"{count:,}") for noun, count in store.counts().items()]
         with served(own) as (url, _), chromium() as browser:
             page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-            bars = _pages(page, url, made)
+            beside, bars = _pages(page, url, made)
             bars += _queue(page, url, store)
             bars.append(_overview(page, url))
         bars += review_writes(store, made)
         store.close()
-    return conclude(console, "ui", rows, bars)
+    return conclude(console, "ui", rows + beside, bars)
 
 
 def _made(store: Store, home: Path, scale: float, console: Console) -> Made:
@@ -90,10 +93,10 @@ def _opened(page: Page, address: str, ready: str) -> tuple[float, int]:
     return seconds, sum(sizes)
 
 
-def _pages(page: Page, url: str, made: Made) -> list[Bar]:
+def _pages(page: Page, url: str, made: Made) -> tuple[list[tuple[str, str]], list[Bar]]:
+    """What is said beside the bars, and the bars."""
     page.goto(url)  # the browser's and the server's first page is not what is measured
     drawn(page)
-    bars = []
     lists = {
         "list of solutions": "trajectories",
         "list of solutions, by drop": "trajectories?sort=drop&outcome=wrong",
@@ -103,12 +106,20 @@ def _pages(page: Page, url: str, made: Made) -> list[Bar]:
         "search: a common word": f"trajectories?show=chunks&search={COMMON}",
         "search: problems": f"trajectories?q={NEEDLE}",
     }
-    for name, address in lists.items():
-        seconds, size = _opened(page, f"{url}/{address}", ROW)
-        bars += [Bar(f"{name}, s", seconds, 1.0, "<="), Bar(f"{name}, MB", size / 1e6, 1.0, "<=")]
+    rounds = [
+        {name: _opened(page, f"{url}/{address}", ROW) for name, address in lists.items()}
+        for _ in range(ROUNDS)
+    ]
+    bars = []
+    for name in lists:
+        times, sizes = zip(*(opened[name] for opened in rounds), strict=True)
+        bars.append(Bar(f"{name}, s", statistics.median(times), 1.0, "<="))
+        bars.append(Bar(f"{name}, MB", max(sizes) / 1e6, 1.0, "<="))
+    slowest = max(lists, key=lambda name: rounds[0][name][0])
+    first = (f"slowest first opening, s ({slowest})", f"{rounds[0][slowest][0]:.3g}")
     long = f"{url}/trajectory?traj={made.long}&chunk=250"
     seconds, _ = _opened(page, long, LONG_CHUNK)
-    return [*bars, Bar("trajectory of 500 chunks, s", seconds, 3.0, "<=")]
+    return [first], [*bars, Bar("trajectory of 500 chunks, s", seconds, 3.0, "<=")]
 
 
 def _overview(page: Page, url: str) -> Bar:
