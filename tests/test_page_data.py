@@ -161,6 +161,10 @@ def test_labels_come_from_a_judge_s_votes_or_from_rollouts_that_a_judge_repeats(
         links(app)["Look at the chunks on which both agree"]
         == f"show=chunks&judge_id={judge}&against=no&rule=rel-ratio"
     )
+    app.segmented_control(key=key("agree_on")).set_value("first-error").run()
+    consensus = preview(world.store, small_recipe(agree_with="asked", agree_on="first-error"))
+    assert consensus.counts["contradicted"] != agreed.counts["contradicted"]
+    assert metrics(app)["To train on"] == str(consensus.counts["train"])
     app.selectbox(key=key("voted_by")).set_value("asked").run()
     voted = preview(world.store, small_recipe(voted_by="asked"))
     assert voted.counts["train"] > agreed.counts["train"]

@@ -243,7 +243,7 @@ def test_dry_run_set_nano(tmp_path: Path) -> None:
     resolved.check(tmp_path)
     assert kind_of("build-set").load() is run
     # the recipe writes every choice of labels out: none is left to a default
-    assert set(data["labels"]) == set(resolved.labels.model_dump()) - {"agree_with", "voted_by"}
+    assert set(data["labels"]) == set(resolved.labels.model_dump()) - {"agree_with", "agree_on", "voted_by"}
 
 
 # ---- trainers

@@ -24,6 +24,11 @@ class LabelFilter(Part):
         None,
         description="Keep only labels that the majority vote of this judge repeats (a person's label is never left out)",
     )
+    agree_on: Literal["chunk", "first-error"] = Field(
+        "chunk",
+        description="What agree_with asks: chunk: the same label of each; first-error: of each solution the same first "
+        "negative chunk, or none in both; what comes after it is left out (the consensus of Qwen's PRM lessons)",
+    )
     voted_by: str | None = Field(
         None,
         description="Take the majority vote of this judge, such as a prompted LLM, as the label in place of the rule's, "

@@ -13,6 +13,7 @@ from app.widgets.safe_text import visible
 from app.widgets.sources import kind_words
 
 RULES = {"rel-ratio": "rel-ratio", "rel-effective": "rel-effective", "abs-q": "abs-q"}
+AGREE_ON = {"chunk": "each chunk", "first-error": "the first error"}
 RULE_WORDS = {
     "rel-ratio": "Label + where the chance of success after the chunk is more than γ times the chance before it",
     "rel-effective": "Label + where the chance, and α times the change of the best of n draws, stay above 0 together",
@@ -84,11 +85,22 @@ def _by_rollouts(judges: Mapping[str, str]) -> None:
         help="The majority of the judge's verdicts on the chunk must agree with the label, as where rollouts and an LLM as "
         "judge filter each other. A label that a person gave is never left out.",
     )
-    _agreeing()
+    if choice.get("agree_with") is not None:
+        _agreeing()
 
 
 def _agreeing() -> None:
-    """The way to the chunks on which label and judge agree, to look before one freezes."""
+    """On what they must agree, and the way to the chunks on which they do, to look before one freezes."""
+    st.segmented_control(
+        "They must agree on",
+        list(AGREE_ON),
+        format_func=AGREE_ON.__getitem__,
+        key=choice.key("agree_on"),
+        required=True,
+        persist_state="session",
+        help="Each chunk: the labels that the judge repeats are kept, whatever it says elsewhere. The first error: a "
+        "solution is kept where both name the same first −, or none; what follows that − is left out.",
+    )
     judge = next((one for one in get_store().judges() if one.name == choice.get("agree_with")), None)
     if judge is None:
         return

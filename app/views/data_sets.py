@@ -103,7 +103,8 @@ def _labels_of(labels: Mapping[str, Any]) -> str | None:
     if voted := labels.get("voted_by"):
         return f"votes of {visible(str(voted))[:40]}"
     agreed = labels.get("agree_with")
-    also = f" and {visible(str(agreed))[:40]}" if agreed else ""
+    on = " on the first error" if labels.get("agree_on") == "first-error" else ""
+    also = f" and {visible(str(agreed))[:40]}{on}" if agreed else ""
     return f"{visible(str(labels.get('rule', '')))}{also}" or None
 
 

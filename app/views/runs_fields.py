@@ -134,6 +134,7 @@ TITLES: Mapping[str, str] = {
     "tries": "Tries a solution",
     "judge": "Judge",
     "agree_with": "Only labels that this judge repeats",
+    "agree_on": "What that judge must repeat",
     "voted_by": "Labels are this judge's votes",
     "chat": "Ask through the chat template",
     "rule": "Label rule",

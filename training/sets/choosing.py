@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 from engine.errors import TrainingError
 from engine.labels import Label, Rule, Source, confidence, effective_label, label, parse_rule
 from training.parts import LabelFilter
+from training.sets.consensus import left_out
 from training.sets.examples import CountTokens, Example, Labelled, LabelSource, TrainingSet
 
 REASONS = (
@@ -51,44 +53,67 @@ def choose(
 def label_chunks(chunks: Iterable[Labelled], choice: LabelFilter) -> tuple[list[Example], Counter[str]]:
     """(examples with the label that counts, how many chunks went which way). Raises RecipeError.
 
-    A solution's chunks come in their order.
+    A solution's chunks come one after the other, in their order.
     """
     rule = parse_rule(choice.rule)
     reasons = REASONS if choice.voted_by is None else (*REASONS, "by_judge")
     counts: Counter[str] = Counter(dict.fromkeys(reasons, 0))
     kept: list[Example] = []
-    ended: set[int] = set()
-    for chunk in chunks:
-        counts["chunks"] += 1
-        given, why = chunk_label(chunk, rule, choice)
-        if given and chunk.trajectory_id in ended:
-            given, why = None, "after_negative"
-        counts[why] += 1
-        if given == "-" and choice.until_first_negative:
-            ended.add(chunk.trajectory_id)
-        if given:
-            by_rule = why == "by_rule"
-            kept.append(
-                Example(
-                    chunk_id=chunk.chunk_id,
-                    problem_id=chunk.problem_id,
-                    prompt=chunk.prompt,
-                    label=given,
-                    position=chunk.position,
-                    source=SOURCES[why],
-                    confidence=confidence(rule, chunk.before, chunk.after) if by_rule else None,
-                    trajectory_id=chunk.trajectory_id,
+    for _, solution in groupby(chunks, key=lambda chunk: chunk.trajectory_id):
+        for chunk, given, why in _solution_labels(list(solution), rule, choice):
+            counts["chunks"] += 1
+            counts[why] += 1
+            if given:
+                by_rule = why == "by_rule"
+                kept.append(
+                    Example(
+                        chunk_id=chunk.chunk_id,
+                        problem_id=chunk.problem_id,
+                        prompt=chunk.prompt,
+                        label=given,
+                        position=chunk.position,
+                        source=SOURCES[why],
+                        confidence=confidence(rule, chunk.before, chunk.after) if by_rule else None,
+                        trajectory_id=chunk.trajectory_id,
+                    )
                 )
-            )
     return kept, counts
 
 
-def chunk_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[str | None, str]:
+def _solution_labels(
+    chunks: Sequence[Labelled], rule: Rule, choice: LabelFilter
+) -> Iterator[tuple[Labelled, str | None, str]]:
+    """(chunk, its label or None, why) of a solution's chunks, given in their order."""
+    against: Sequence[str | None] = [None] * len(chunks)
+    if choice.agree_with is not None:
+        if choice.agree_on == "first-error":
+            labels = [source_label(chunk, rule, choice)[0] for chunk in chunks]
+            against = left_out(labels, [chunk.vote for chunk in chunks])
+        else:
+            against = [_contradiction(chunk, rule) for chunk in chunks]
+    ended = False
+    for chunk, refused in zip(chunks, against, strict=True):
+        given, why = chunk_label(chunk, rule, choice, refused)
+        if given and ended:
+            given, why = None, "after_negative"
+        ended = ended or (given == "-" and choice.until_first_negative)
+        yield chunk, given, why
+
+
+def _contradiction(chunk: Labelled, rule: Rule) -> str | None:
+    """Why the judge's vote does not repeat the rule's label, if it does not."""
+    if chunk.vote is None:
+        return "unvoted"
+    return None if chunk.vote == label(rule, chunk.before, chunk.after) else "contradicted"
+
+
+def chunk_label(
+    chunk: Labelled, rule: Rule, choice: LabelFilter, refused: str | None
+) -> tuple[str | None, str]:
     """The label that counts for training, or None, and why.
 
-    Why: ``reviewed``, ``by_rule``, ``by_judge``, ``unlabelled``, ``unsure``, ``unvoted`` (the judge whose agreement or
-    label is asked for has no majority on it), ``contradicted`` (it voted otherwise). A person's label passes every
-    filter.
+    Why: ``reviewed``, ``by_rule``, ``by_judge``, ``unlabelled``, ``unsure``, or ``refused``: why the judge that must
+    agree does not (``unvoted``, ``contradicted`` and what ``consensus`` says). A person's label passes every filter.
     """
     given, source = source_label(chunk, rule, choice)
     if given is None:
@@ -100,9 +125,7 @@ def chunk_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[str |
     sure = confidence(rule, chunk.before, chunk.after)
     if choice.min_confidence and (sure is None or sure < choice.min_confidence):
         return None, "unsure"
-    if choice.agree_with is not None and chunk.vote != given:
-        return None, "contradicted" if chunk.vote else "unvoted"
-    return given, "by_rule"
+    return (None, refused) if refused else (given, "by_rule")
 
 
 def source_label(chunk: Labelled, rule: Rule, choice: LabelFilter) -> tuple[Label | None, Source]:
@@ -228,7 +251,7 @@ def _filtered(choice: LabelFilter, counts: Mapping[str, int]) -> str:
         said += f"{counts['unvoted']} not voted on by {choice.voted_by}, "
     if choice.agree_with is not None:
         said += f"{counts['contradicted']} contradicted and {counts['unvoted']} not voted on by {choice.agree_with}, "
-    if choice.until_first_negative:
+    if choice.until_first_negative or counts["after_negative"]:
         said += f"{counts['after_negative']} after a solution's first negative label, "
     return said
 
