@@ -40,11 +40,15 @@ def bench_peers(
 
 
 @bench_app.command("thrift")
-def bench_thrift() -> None:
-    """What thrift spares on the sample's recorded draws, beside an oracle; no label may change."""
+def bench_thrift(
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the store whose rollouts are replayed; else the sample's")
+    ] = None,
+) -> None:
+    """What thrift spares on recorded draws, beside an oracle; no label may change."""
     from app.bench.thrift import thrift
 
-    raise typer.Exit(thrift(console))
+    raise typer.Exit(thrift(store, console))
 
 
 @bench_app.command("store")

@@ -14,6 +14,11 @@ def store_with(folder: Path, successes: Sequence[tuple[int, int]]) -> tuple[Stor
     """A problem a pair, each with one imported solution of three chunks; the pair: right rollouts of 16 after the
     first and the second chunk. Returns the store and all chunk ids in order."""
     store = new_store(folder / "store.db")
+    return store, fill_store(store, successes)
+
+
+def fill_store(store: Store, successes: Sequence[tuple[int, int]]) -> list[int]:
+    """The same in a store that is there. Returns all chunk ids in order."""
     run = store.start_run("rollout", {"kind": "rollout", "seed": 0}, "ada", pid=1)
     problems = [NewProblem("d", f"p{i}", f"Problem {i}?", "1") for i in range(len(successes))]
     ids = store.add_problems(problems, run_id=run, actor="ada").ids
@@ -44,4 +49,4 @@ def store_with(folder: Path, successes: Sequence[tuple[int, int]]) -> tuple[Stor
             [(chunk.id, prefixes[key]) for chunk, key in zip(whole.chunks[:2], keys[1:], strict=True)]
         )
         store.set_value_prefixes([(whole.id, prefixes[keys[0]])])
-    return store, chunk_ids
+    return chunk_ids

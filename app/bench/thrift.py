@@ -1,7 +1,7 @@
-"""What thrift spares on the sample's recorded draws, beside an oracle that knows them; and that no label changes.
+"""What thrift spares on recorded draws, beside an oracle that knows them; and that no label changes.
 
-The record has 16 draws of each prefix; the same draws in other orders are as good a record, and the labels of M = 4
-and M = 8 follow from the first of them. Nothing is sampled.
+The record is the sample's, with 16 draws of each prefix, or a store's. The same draws in other orders are as good a
+record, and the labels of M = 4 and M = 8 follow from the first of them. Nothing is sampled.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 from app.bench import Bar, conclude
+from app.launcher import LaunchError
 from app.sample import load_sample
 from app.settings import Settings
-from app.store import open_or_make_store
+from app.store import open_or_make_store, open_store
 from db.store import Store
 from engine.labels import DEFAULT_RULES, Rule, label, parse_rule
 from engine.pipeline.labelling import prefix_values
@@ -34,12 +35,19 @@ GRID = (
 )
 
 
-def thrift(console: Console) -> int:
-    """Bars: abs-q at most 0.6 of all rollouts, rel-ratio at most 0.95, no label that differs."""
+def thrift(kept: Path | None, console: Console) -> int:
+    """Bars: abs-q at most 0.6 of all rollouts, rel-ratio at most 0.95, no label that differs.
+
+    ``kept``: the home whose store is the record; None: the sample's. Raises LaunchError where it has no rollouts.
+    """
     with tempfile.TemporaryDirectory(prefix="stepwiser-bench-") as folder:
-        store = open_or_make_store(Settings(home=Path(folder), database_url="", actor="bench"))
-        load_sample(store)
+        settings = Settings(home=kept or Path(folder), database_url="", actor="bench")
+        store = open_store(settings) if kept else open_or_make_store(settings)
+        if kept is None:
+            load_sample(store)
         chains, recorded = record(store)
+    if not recorded:
+        raise LaunchError(f"the store in {settings.home} has no rollouts to replay")
     orders = [shuffled(recorded, seed) for seed in range(-(-PREFIXES // len(recorded)))]
     total = sum(len(draws) for draws in recorded.values())
     rows = [("prefixes × orders of their draws", f"{len(recorded):,} × {len(orders)}")]
