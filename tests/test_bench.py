@@ -57,7 +57,7 @@ def test_the_store_bench_leaves_one_prefix_open_and_finds_it() -> None:
     shown = " ".join(done.stdout.split())
     # 2 problems × (5 solutions × 5 chunks + the problem itself) × 16 draws, but for the last one
     assert "rollouts 831 of 51 prefixes" in shown
-    assert "requests left after the resume (one 1 prefix was left open)" in shown
+    assert "requests left after the resume (one prefix 1 was left open)" in shown
     line = json.loads(done.stdout.splitlines()[-1])
     assert [part["name"] for part in line["parts"]] == [
         "a trajectory's values, ms (median)",
