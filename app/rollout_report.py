@@ -78,6 +78,7 @@ def report_html(store: Store, run_id: int) -> str:
         _savings(savings(run, _drawn(outcomes)), run.result.get("too_long"), partial=outcomes.partial),
         _throughput(run, series),
         _waiting(series),
+        "" if outcomes.partial else _served(run.result.get("served_by")),
         _repeat(run),
     ]
     return (
@@ -209,6 +210,26 @@ def _waiting(series: Mapping[str, Sequence[MetricRow]]) -> str:
     said = "; ".join(f"{mean_of(part):.1%} {part.name}" for part in parts)
     picture = areas_svg("waiting", parts, f"Shares of the run's time over its length. On the whole: {said}.")
     return f"<h2>Where the time went</h2>\n<p>Waiting for, on the whole: {said}.</p>\n<div class='fig'>{picture}</div>"
+
+
+def _served(members: object) -> str:
+    """Which server or engine drew how much; nothing where there was one."""
+    if not isinstance(members, Mapping) or not members:
+        return ""
+    total = sum(use["draws"] for use in members.values())
+    rows = [
+        _row(_text(name), use["draws"], total, "t0", f"{use['handed_on']:,}", f"{use['outages']:,}")
+        for name, use in members.items()
+    ]
+    head = _heads(
+        ("In the last attempt", ""),
+        ("", ""),
+        ("Rollouts", "n"),
+        ("Share", "n"),
+        ("Requests that others took over", "n"),
+        ("Outages", "n"),
+    )
+    return f"<h2>Who drew</h2>\n<table>{head}{''.join(rows)}</table>"
 
 
 def _series(name: str, rows: Sequence[MetricRow]) -> Series | None:

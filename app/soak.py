@@ -52,6 +52,8 @@ ROLLOUTS_A_KILL = 400
 SOLUTIONS, M = 2, 32
 PREFIXES = 4.5
 """About how many of a problem's prefixes are rolled out: enough work for the kills, no more."""
+KILLED_UNTIL = 0.85
+"""Share of the work within which the kills are meant to fall, so that no run has ended before its last one."""
 ROUNDED = 0.001
 """Share of draws that may differ from the uninterrupted run's because float sums were rounded otherwise."""
 
@@ -99,7 +101,7 @@ class Soak:
             run = self.scene.under_way(run_id)
             if run is None or time.monotonic() > self.until:
                 break
-            left = max(0, rows - last_rollout(self.scene.store)) / (len(kills) - place)
+            left = max(0, KILLED_UNTIL * rows - last_rollout(self.scene.store)) / (len(kills) - place)
             if self._strike(run, kill, int(kill.share * left), servers):
                 self.made[kill.words] += 1
                 self.say(f"kill {self.made.total()} of {self.count}: {kill.words}; {self.look()}")

@@ -230,6 +230,9 @@ def test_servers_share_the_work_and_agree_with_one(
     assert [use.draws for use in llm.use] == [3 * one.drawn, 3 * other.drawn]
     assert sum(use.tokens for use in llm.use) == sum(len(c.token_ids) for a in right.values() for c in a)
     assert all(0 <= use.below_s <= use.up_s for use in llm.use)
+    assert llm.members() == {
+        server.address: {"draws": 3 * server.drawn, "handed_on": 0, "outages": 0} for server in (one, other)
+    }
 
 
 def test_the_work_of_a_dead_server_goes_to_the_others_and_it_is_taken_back(

@@ -61,10 +61,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
+SERVED = {
+    f"http://127.0.0.1:{port}": {"draws": draws, "handed_on": 2, "outages": 1}
+    for port, draws in ((8001, 30), (8002, 10))
+}
+
+
 def rolled(store: Store, home: Path, **fields: Any) -> int:
     """A finished rollout run."""
     ctx = little.context(store, little.rollout_recipe(**fields), home)
-    result = roll_out(ctx, little.scripted_policy())
+    result = roll_out(ctx, little.scripted_policy()) | {"served_by": SERVED}
     ctx.beat()
     store.finish_run(ctx.run_id, "done", result=result)
     return ctx.run_id
@@ -97,6 +103,7 @@ def test_the_report_s_numbers_are_the_store_s(store: Store, tmp_path: Path) -> N
     assert found.all == drawn + before + sum(found.spared.values())
     assert "Tokens a second: 100.0 on the whole" in page.said
     assert "60.0% the language model; 10.0% the grader; 10.0% the store; 20.0% its own work" in page.said
+    assert "http://127.0.0.1:8001 30 75.0% 2 1" in " ".join(page.said.split())
     assert "fit the context" not in page.said
     assert "labels that must be right: abs-q" in page.said and "seed: 0" in page.said
 
@@ -117,7 +124,11 @@ def test_nothing_in_a_report_acts_or_comes_from_outside_and_it_stays_small(
     assert "‮" not in page.said and "default-src 'none'" in (tmp_path / "report.html").read_text()
     assert size < 150_000
     assert "3 prefixes do not fit the context" in page.said
-    assert "drew nothing" in page.said and "no result that says what it spared" in page.said
+    assert (
+        "Who drew" not in page.said
+        and "drew nothing" in page.said
+        and "no result that says what it spared" in page.said
+    )
 
 
 def test_reports_of_nothing_are_refused(store: Store) -> None:
@@ -140,7 +151,7 @@ def test_what_a_blind_queue_hides_is_not_counted(store: Store, tmp_path: Path) -
         n for n, _ in every.counts.values()
     )
     said = Page(report_html(hers, run_id)).said
-    assert "blind are left out" in said and "Not counted" in said
+    assert "blind are left out" in said and "Not counted" in said and "Who drew" not in said
     hers.viewer = None
 
 

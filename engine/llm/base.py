@@ -161,6 +161,16 @@ class LLM(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+@runtime_checkable
+class Spread(Protocol):
+    """A door to several servers or engines."""
+
+    def members(self) -> dict[str, dict[str, int]]:
+        """By what each is called, what became of it since the door was opened: ``draws`` it made, requests
+        ``handed_on`` to others because it did not answer them, ``outages``."""
+        ...
+
+
 def refusal(request: Request, context: int, vocabulary: int) -> list[Completion] | None:
     """The n error completions of a request that cannot be served at all, else None.
 

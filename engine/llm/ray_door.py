@@ -112,6 +112,17 @@ class RayDoor:
         """What has become of each engine since the door was opened."""
         return [member.use for member in self._pool.members] if self._pool else []
 
+    def members(self) -> dict[str, dict[str, int]]:
+        """What became of each engine; see ``engine.llm.base.Spread``."""
+        return {
+            f"engine {number} on {use.host or 'no node'}": {
+                "draws": use.draws,
+                "handed_on": use.handed_on,
+                "outages": max(0, use.starts - 1),
+            }
+            for number, use in enumerate(self.use)
+        }
+
     def close(self) -> None:
         """End the engines. Closing twice is harmless."""
         pool, self._pool = self._pool, None

@@ -154,6 +154,13 @@ class ServerDoor:
         """What has become of each server since the door was opened, in the order of the recipe."""
         return [member.use for member in self._fleet.members]
 
+    def members(self) -> dict[str, dict[str, int]]:
+        """What became of each server; see ``engine.llm.base.Spread``."""
+        return {
+            use.address: {"draws": use.draws, "handed_on": use.handed_on, "outages": use.downs}
+            for use in self.use
+        }
+
     def close(self) -> None:
         """Let go of the servers. Closing twice is harmless."""
         if not self._closed:

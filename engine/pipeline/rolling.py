@@ -16,7 +16,7 @@ from db.rows import NewRollout, StageTrajectory
 from engine import first_error, thrift
 from engine.answers import Grader, Reference
 from engine.labels import parse_rule
-from engine.llm.base import LLM, Request
+from engine.llm.base import LLM, Request, Spread
 from engine.pipeline.clock import STORE, Clock, Meter
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.labelling import relabel
@@ -38,7 +38,7 @@ def run(ctx: RunContext[RolloutRecipe]) -> dict[str, Any]:
 
 
 def roll_out(ctx: RunContext[RolloutRecipe], llm: LLM) -> dict[str, Any]:
-    """``run`` through a door that is open already. Returns counts, what was spared, and the rate."""
+    """``run`` through a door that is open already. Returns counts, what was spared, the rate, and who drew what."""
     prompt = PolicyPrompt.load(ctx.recipe.prompt, ctx.recipe.chat)
     ctx.facts(prompt.facts())
     with Grader(cache=ctx.store.grades) as grader:
@@ -47,7 +47,7 @@ def roll_out(ctx: RunContext[RolloutRecipe], llm: LLM) -> dict[str, Any]:
             stage.take(graded)
         stage.settle()
         stage.meter.tick(last=True)
-    return stage.result()
+    return stage.result() | ({"served_by": llm.members()} if isinstance(llm, Spread) else {})
 
 
 def wanted_by(recipe: RolloutRecipe) -> Wanted:
