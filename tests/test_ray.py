@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +20,8 @@ import pytest
 
 from app.cluster import check_store, is_here, job_server
 from app.doctor import examine
+from app.runs import queue_run
+from app.sample import HANDWRITTEN
 from app.settings import Settings
 from app.store import open_or_make_store
 from db.store import Store
@@ -27,6 +29,8 @@ from engine.errors import LLMError, RunError
 from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM
 from engine.llm.ray_door import RayDoor
+from engine.pipeline.imports import import_file
+from engine.recipes import Draws, RolloutRecipe, Selection
 from tests import test_llm, test_llm_stream
 from tests.doors import by_id, mixed
 from tests.ray_cluster import ROOT, RayCluster, free_port, ray_cluster
@@ -73,10 +77,17 @@ def door(cluster: RayCluster, tiny: Path) -> Iterator[LLM]:
 
 def up(llm: RayDoor, engines: int) -> None:
     """Wait until so many engines are at work."""
+    pool = llm._pool
+    assert pool is not None
+    look(llm, lambda: sum(member.up for member in pool.members) == engines)
+
+
+def look(llm: RayDoor, until: Callable[[], bool]) -> None:
+    """The pool hears of its engines only while somebody looks."""
     assert llm._pool is not None
     for _ in range(240):
         llm._pool._look(0.25)
-        if sum(member.up for member in llm._pool.members) == engines:
+        if until():
             return
     pytest.fail(f"engines did not start: {llm._pool.members}")
 
@@ -144,16 +155,20 @@ def store(settings: Settings) -> Iterator[Store]:
     store.close()
 
 
-@pytest.fixture(scope="module")
-def worker(settings: Settings, store: Store) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker whose kinds are the naps of tests.slow_worker, and which sends them to the cluster."""
-    env = os.environ | {
+def place(settings: Settings) -> dict[str, str]:
+    """The environment of a worker there."""
+    return os.environ | {
         "STEPWISER_HOME": str(settings.home),
         "STEPWISER_DATABASE_URL": "",
         "STEPWISER_RAY_ADDRESS": settings.ray_address,
         "STEPWISER_STALLED_AFTER_S": "10",
     }
-    process = subprocess.Popen([sys.executable, "-m", "tests.slow_worker"], cwd=ROOT, env=env)
+
+
+@pytest.fixture(scope="module")
+def worker(settings: Settings, store: Store) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker whose kinds are the naps of tests.slow_worker, and which sends them to the cluster."""
+    process = subprocess.Popen([sys.executable, "-m", "tests.slow_worker"], cwd=ROOT, env=place(settings))
     yield process
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
@@ -205,6 +220,31 @@ def test_a_worker_that_ends_stops_its_job_first(
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 0
     assert store.run(run_id).status == "stopped" and store.run(run_id).result["slept"] >= 1
+
+
+def test_a_rollout_run_is_a_job_whose_draws_come_from_an_engine_on_the_cluster(
+    store: Store, settings: Settings
+) -> None:
+    """The whole way with nothing in a stand-in's place: queue, worker, job, engine, grader, labels."""
+    import_file(store, HANDWRITTEN, dataset=None, cutter=None, actor="test")
+    recipe = RolloutRecipe(
+        select=Selection(dataset="handwritten", limit=2, mixed_only=False),
+        m=4,
+        llm=LLMSpec(door="ray", checkpoint="nano", max_num_seqs=8, kv_cache_gib=0.125),
+        draws=Draws(max_tokens=64),
+    )
+    run_id = queue_run(store, recipe.kind, recipe.model_dump(mode="json"), "test", settings)
+    command = [sys.executable, "-m", "app.worker", "until", str(run_id)]
+    subprocess.run(command, cwd=ROOT, env=place(settings), check=False, timeout=300)
+    run, log = store.run(run_id), log_of(settings, run_id)
+    assert run.status == "done", log
+    assert f"as job stepwiser-run-{run_id}-1-" in log and ", 1 GPUs" not in log, "its engine has the GPU"
+    made = store.run_outcomes(run_id).counts
+    drawn = sum(n for n, _ in made.values())
+    assert drawn == run.result["rollouts"] == 4 * run.result["prefixes"] > 0
+    ((engine, use),) = run.result["served_by"].items()
+    assert engine.startswith("engine 0 on ") and use == {"draws": drawn, "handed_on": 0, "outages": 0}
+    assert run.result["labelled_chunks"] > 0
 
 
 # What is checked before
@@ -260,6 +300,9 @@ def test_a_store_that_a_job_cannot_open_is_refused(settings: Settings) -> None:
 
 
 def test_a_node_that_is_gone_takes_only_its_engines_along(door: RayDoor, cluster: RayCluster) -> None:
+    there = cluster.second.all_processes["raylet"][0].process.pid
+    dead = engine_on(door, there)
+    starts = [use.starts for use in door.use]
     asked = mixed(door, 120)
     expected = by_id(door.stream(asked))
     answers = {}
@@ -268,4 +311,20 @@ def test_a_node_that_is_gone_takes_only_its_engines_along(door: RayDoor, cluster
         if len(answers) == 30:
             cluster.cluster.remove_node(cluster.second, allow_graceful=False)
     assert answers == expected
-    wait(lambda: sum(member.up for member in door._pool.members) == 1)  # type: ignore[union-attr]
+    look(door, lambda: door.use[dead].starts > starts[dead])
+    up(door, 2)
+    assert [use.starts - then for use, then in zip(door.use, starts, strict=True)] == [dead == 0, dead == 1]
+    assert node_of(door.use[dead].pid) == node_of(door.use[1 - dead].pid) != there
+
+
+def engine_on(door: RayDoor, node: int) -> int:
+    """The only engine on a node; a killed one that came back on the other is killed until they lie apart again."""
+    for _ in range(8):
+        nodes = [node_of(use.pid) for use in door.use]
+        if nodes.count(node) == 1:
+            return nodes.index(node)
+        starts = door.use[0].starts
+        os.kill(door.use[0].pid, signal.SIGKILL)
+        look(door, lambda starts=starts: door.use[0].starts > starts)
+        up(door, 2)
+    pytest.fail("both engines stay on one node")
