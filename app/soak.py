@@ -52,7 +52,7 @@ ROLLOUTS_A_KILL = 400
 SOLUTIONS, M = 2, 32
 PREFIXES = 4.5
 """About how many of a problem's prefixes are rolled out: enough work for the kills, no more."""
-KILLED_UNTIL = 0.85
+KILLED_UNTIL = 0.8
 """Share of the work within which the kills are meant to fall, so that no run has ended before its last one."""
 ROUNDED = 0.001
 """Share of draws that may differ from the uninterrupted run's because float sums were rounded otherwise."""
@@ -95,18 +95,23 @@ class Soak:
     marks: dict[int, str] = field(default_factory=dict)
     changed: int = 0
 
-    def work(self, run_id: int, kills: list[Kill], rows: int, servers: Servers | None = None) -> None:
-        """Kill on the way to ``rows`` committed rollouts, then let the run end."""
+    def work(self, run_id: int, kills: list[Kill], rows: int, servers: Servers | None = None) -> list[Kill]:
+        """Kill on the way to ``rows`` committed rollouts, then let the run end. Returns the kills that it ended before."""
+        missed: list[Kill] = []
         for place, kill in enumerate(kills):
             run = self.scene.under_way(run_id)
             if run is None or time.monotonic() > self.until:
+                missed += kills[place:]
                 break
             left = max(0, KILLED_UNTIL * rows - last_rollout(self.scene.store)) / (len(kills) - place)
             if self._strike(run, kill, int(kill.share * left), servers):
                 self.made[kill.words] += 1
                 self.say(f"kill {self.made.total()} of {self.count}: {kill.words}; {self.look()}")
+            else:
+                missed.append(kill)
         while (run := self.scene.under_way(run_id)) is not None:
             self.scene.reaches(run, sys.maxsize)
+        return missed
 
     def _strike(self, run: RunRow, kill: Kill, rows: int, servers: Servers | None) -> bool:
         """False: the run was done before it could be killed."""
@@ -156,13 +161,13 @@ def soak(kills: int, minutes: float | None, seed: int, console: Console) -> int:
     with Scene(killed, store) as scene:
         state = Soak(console, scene, kills, until)
         run_id = _queue(killed, store, _roll_out(Selection(dataset=DATASET, limit=part), LLM))
-        state.work(run_id, in_process, round(len(expected) * IN_PROCESS))
+        missed = state.work(run_id, in_process, round(len(expected) * IN_PROCESS))
         if served:
             named = LLM.model_copy(update={"checkpoint": str(checkpoint.path), "name": LLM.checkpoint})
             with Servers(named, checkpoint, folder) as servers:
                 through = LLM.model_copy(update={"door": "server", "servers": servers.addresses})
                 run_id = _queue(killed, store, _roll_out(Selection(dataset=DATASET), through))
-                state.work(run_id, served, len(expected), servers)
+                state.work(run_id, missed + served, len(expected), servers)
         else:
             state.work(_queue(killed, store, _roll_out(Selection(dataset=DATASET), LLM)), [], len(expected))
         state.say(f"the run has ended: {state.look()}")
