@@ -17,6 +17,7 @@ from engine.judges import DISCRIMINATIVE
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Pace, open_door
 from engine.pipeline.scoring import score_with
+from engine.pipeline.selecting import check_selection
 from engine.policy_prompt import asked, turn_sampling
 from engine.recipes import JudgeRecipe
 from engine.rollouts import base_seed, prefix_key
@@ -37,7 +38,11 @@ def is_prompted(checkpoint: str, home: Path) -> bool:
 
 
 def run(ctx: RunContext[JudgeRecipe]) -> dict[str, Any]:
-    """Judge until every chunk has k judgments (a discriminative judge gives one). Returns counts and the rate."""
+    """Judge until every chunk has k judgments (a discriminative judge gives one). Returns counts and the rate.
+
+    Raises InputError where nothing is selected.
+    """
+    check_selection(ctx.store, ctx.recipe.select)
     path = resolve_checkpoint(ctx.recipe.llm.checkpoint, ctx.home)
     with open_door(ctx, ctx.recipe.llm) as llm:
         if read_card(path).get("role") == DISCRIMINATIVE:

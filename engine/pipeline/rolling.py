@@ -23,6 +23,7 @@ from engine.pipeline.labelling import relabel
 from engine.pipeline.prefixes import Prefixes, Stored, open_prefix, plan_of, rolled_out
 from engine.pipeline.savings import Savings
 from engine.pipeline.schedule import Ask, OpenPrefix, Schedule, Wanted, everything
+from engine.pipeline.selecting import check_selection
 from engine.policy_prompt import PolicyPrompt
 from engine.recipes import RolloutRecipe
 from engine.rollouts import requests_for
@@ -32,7 +33,11 @@ TRAJECTORIES_A_BATCH = 100
 
 
 def run(ctx: RunContext[RolloutRecipe]) -> dict[str, Any]:
-    """Roll out until every prefix has M draws (or all that is asked for is decided), then label."""
+    """Roll out until every prefix has M draws (or all that is asked for is decided), then label.
+
+    Raises InputError where nothing is selected.
+    """
+    check_selection(ctx.store, ctx.recipe.select)
     with open_door(ctx, ctx.recipe.llm) as llm:
         return roll_out(ctx, llm)
 

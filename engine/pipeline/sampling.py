@@ -13,6 +13,7 @@ from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
+from engine.pipeline.selecting import check_problems
 from engine.policy_prompt import PolicyPrompt
 from engine.recipes import Generate, SampleRecipe
 from engine.rollouts import base_seed, prefix_key, requests_for
@@ -22,7 +23,11 @@ PROBLEMS_A_BATCH = 64
 
 
 def run(ctx: RunContext[SampleRecipe]) -> dict[str, Any]:
-    """Sample until every problem has N solutions. Returns counts, the rate and what would be set aside."""
+    """Sample until every problem has N solutions. Returns counts, the rate and what would be set aside.
+
+    Raises InputError where the data set has no problem.
+    """
+    check_problems(ctx.store, ctx.recipe.dataset, generated=ctx.recipe.generate is not None)
     with open_door(ctx, ctx.recipe.llm) as llm:
         return sample_with(ctx, llm)
 

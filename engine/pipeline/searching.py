@@ -19,6 +19,7 @@ from engine.llm.base import LLM
 from engine.pipeline.flow import Batch, Pace, open_door
 from engine.pipeline.kept import Kept, once, own_folder
 from engine.pipeline.sampling import problem_ids
+from engine.pipeline.selecting import check_problems
 from engine.policy_prompt import PolicyPrompt
 from engine.runs import RunContext
 from engine.search import Drawing, Found, Search, Task
@@ -30,8 +31,12 @@ PLAIN, CHUNK_RESET = "plain", "chunk-reset"
 
 
 def run(ctx: RunContext[SearchRecipe]) -> dict[str, Any]:
-    """Search with policy and judge behind their doors (one door where both are the same checkpoint and settings)."""
+    """Search with policy and judge behind their doors (one door where both are the same checkpoint and settings).
+
+    Raises InputError where the data set has no problem.
+    """
     recipe = ctx.recipe
+    check_problems(ctx.store, recipe.dataset, generated=recipe.generate is not None)
     with ExitStack() as doors:
         policy = doors.enter_context(open_door(ctx, recipe.llm))
         same = recipe.judge.llm == recipe.llm

@@ -13,6 +13,7 @@ from engine.errors import TrainingError
 from engine.judge import fill, load_prompt
 from engine.labels import Label
 from engine.pipeline.labelling import chunk_values
+from engine.pipeline.selecting import nothing_selected
 from engine.recipes import Selection
 from training.parts import LabelFilter
 from training.sets.choosing import choose
@@ -61,12 +62,8 @@ def label_examples(store: Store, recipe: TrainJudgeRecipe, count_tokens: CountTo
 
 def check_selection(store: Store, select: Selection) -> None:
     """Raise TrainingError, naming the filters, where the store has no trajectory that fits."""
-    selection = select.model_dump()
-    if not store.count_selection(**selection)[0]:
-        asked = ", ".join(f"{name} {value!r}" for name, value in selection.items() if value) or "anything"
-        raise TrainingError(
-            f"the store has no trajectory that fits select ({asked}); select others, or sample first"
-        )
+    if said := nothing_selected(store, select):
+        raise TrainingError(said)
 
 
 def alike_problems(store: Store, select: Selection, choice: LabelFilter) -> dict[int, int]:
