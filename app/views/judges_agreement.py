@@ -355,7 +355,7 @@ def _positions(a: str, b: str, rows: Sequence[Rated]) -> None:
     line = Line("agree", list(found), [one.raw.value for one in found.values()])
     said = "; ".join(f"chunk {at}: {one.raw.value:.0%} of {one.n}" for at, one in found.items())
     figure = curves([line], height=180, share=True, at="chunk")
-    figure.update_xaxes(title={"text": "chunk", "standoff": 4}, dtick=1)
+    figure.update_xaxes(title={"text": "chunk", "standoff": 16}, dtick=1)
     figure.update_yaxes(range=[0, 1.05])
     st.plotly_chart(figure, key="agreement-positions", config=CONFIG, alt=f"Share that agree: {said}")
     columns = (Column("Place", "link"), *PAIR_COLUMNS[1:])

@@ -125,7 +125,7 @@ def _pictures(known: Raters, scored: dict[str, list[Rated]], scores: dict[str, S
         st.markdown("**By place in the solution**")
         lines = [_line(known.title(text), scored[text]) for text in list(scores)[:MOST_LINES]]
         figure = curves(lines, height=220, share=True, at="chunk")
-        figure.update_xaxes(title={"text": "chunk", "standoff": 4})
+        figure.update_xaxes(title={"text": "chunk", "standoff": 16}, dtick=1)
         figure.update_yaxes(range=[0, 1.05])
         said = "; ".join(
             f"{line.name}: "

@@ -98,7 +98,9 @@ def number(value: float | None, share: bool) -> str:
     """A value as the figures write it."""
     if value is None:
         return "not a number"
-    return f"{value:.0%}" if share else f"{value:.3g}"
+    if share:
+        return f"{value:.0%}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def show_samples(run_id: int) -> None:
