@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from math import ceil, log2
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from engine.errors import LLMError
 from engine.first_error import first_error
 from engine.labels import DEFAULT_RULES, Rule, label, parse_rule
 from engine.llm.scripted import ScriptedLLM, shuffled
+from engine.pipeline import rolling
 from engine.pipeline.labelling import chunk_values, prefix_values
 from engine.pipeline.rolling import roll_out
 from engine.pipeline.sampling import sample_with
@@ -45,6 +47,30 @@ def rolled(store: Store, folder: Path, llm: Any = None, **fields: Any) -> dict[s
     run = store.run(ctx.run_id)
     assert run.done == run.total
     return result
+
+
+def test_a_run_that_was_stopped_early_does_not_say_that_it_is_nearly_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "TRAJECTORIES_A_BATCH", 2)
+    store = world(tmp_path / "w")
+    ctx = little.context(store, little.rollout_recipe(), tmp_path)
+    llm = little.scripted_policy(in_flight=8)
+    served = llm.stream
+
+    def stop_after_three(requests: Any) -> Iterator[Any]:
+        for count, completions in enumerate(served(requests), start=1):
+            if count == 3:
+                ctx.stop()
+            yield completions
+
+    llm.stream = stop_after_three  # type: ignore[method-assign]
+    roll_out(ctx, llm)
+    ctx.beat()
+    stopped = store.run(ctx.run_id)
+    rolled(store, tmp_path)  # the rest of it
+    whole = store.runs(1)[0]
+    assert 0 < stopped.done < whole.done <= (stopped.total or 0)
 
 
 def labels(store: Store, rule: Rule) -> list[Any]:

@@ -24,7 +24,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:,.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(value_text(one) for one in value) or "none"
     return str(value)

@@ -291,7 +291,8 @@ class Rolling:
 
     def result(self) -> dict[str, Any]:
         """What the run reports; the log says what was spared."""
-        self._unseen = 0
+        if not self.ctx.stopping:
+            self._unseen = 0
         self._progress(0, 0)
         found = self.savings.result(rules=bool(self.rules), search=self.search)
         self.ctx.log(", ".join(f"{name.replace('_', ' ')}: {n:,}" for name, n in found.items()))
