@@ -60,6 +60,15 @@ def test_a_chunk_without_a_score_shares_only_the_outcome():
     assert second.chunks == pytest.approx((-0.25,))
 
 
+def test_a_chunk_that_nobody_scored_pays_for_its_habits_all_the_same():
+    """Without a judge (outcome alone), or where it could not read the chunk, a priced habit is not for nothing."""
+    group = [Scored((None, None), 1.0, (0.5, 0.0)), Scored((None,), 1.0)]
+    for weight in (1.0, 0.5):
+        first, second = chunk_advantages(group, outcome_weight=weight, scale=False)
+        assert first.chunks == pytest.approx((-0.5, 0.0)) and second.chunks == pytest.approx((0.0,))
+        assert (first.tail, second.tail) == (0.0, 0.0)
+
+
 def test_a_baseline_by_position_compares_first_chunks_with_first_chunks():
     group = [Scored((1.0, 0.5), 0.0), Scored((0.0,), 0.0)]
     first, second = chunk_advantages(group, outcome_weight=0.0, baseline="position", scale=False)

@@ -81,7 +81,7 @@ def chunk_advantages(
     """An advantage a chunk for solutions of one problem.
 
     A chunk's reward is (1 − w)·score − its penalty, less the baseline (``chunk_baselines``); a chunk without a score
-    gets none of that. All tokens of a solution share w·outcome − penalty, less the group's mean, which is also what the
+    only pays its penalty. All tokens of a solution share w·outcome − penalty, less the group's mean, which is also what the
     tail gets. With ``scale`` everything is divided by the root mean square of the group's chunk advantages.
     Raises InputError for a weight outside 0..1.
     """
@@ -91,8 +91,11 @@ def chunk_advantages(
     rewards = [chunk_rewards(solution, outcome_weight) for solution in group]
     means = chunk_baselines(rewards, baseline)
     advantages = [
-        [tail if reward is None else reward - mean + tail for reward, mean in zip(row, means, strict=False)]
-        for row, tail in zip(rewards, tails, strict=True)
+        [
+            tail - paid if reward is None else reward - mean + tail
+            for reward, paid, mean in zip(row, _paid(solution), means, strict=False)
+        ]
+        for solution, row, tail in zip(group, rewards, tails, strict=True)
     ]
     spread = 1.0
     if scale:
@@ -106,11 +109,15 @@ def chunk_advantages(
 
 def chunk_rewards(solution: Scored, outcome_weight: float) -> tuple[float | None, ...]:
     """What each chunk is paid by itself: (1 − w)·score − its penalty; None without a score."""
-    penalties = solution.chunk_penalties or (0.0,) * len(solution.scores)
     return tuple(
         None if score is None else (1 - outcome_weight) * score - penalty
-        for score, penalty in zip(solution.scores, penalties, strict=True)
+        for score, penalty in zip(solution.scores, _paid(solution), strict=True)
     )
+
+
+def _paid(solution: Scored) -> tuple[float, ...]:
+    """The penalty of each chunk."""
+    return solution.chunk_penalties or (0.0,) * len(solution.scores)
 
 
 def chunk_baselines(rewards: Sequence[Sequence[float | None]], baseline: Baseline) -> list[float]:
