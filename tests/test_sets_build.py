@@ -18,6 +18,7 @@ from engine.runs import RunContext
 from tests.labelled_store import store_with
 from tests.little_world import context
 from tests.store_world import add_judge, judgment
+from training.jobs import TrainJudgeRecipe
 from training.sets import (
     BuildSetRecipe,
     check_no_leak,
@@ -250,8 +251,6 @@ def test_dry_run_set_nano(tmp_path: Path) -> None:
 
 
 def trainer_recipe(**fields: Any) -> Any:
-    from training.jobs import TrainJudgeRecipe
-
     labels = {"held_out": 0.25, "min_confidence": 0.0}
     return resolve(TrainJudgeRecipe, {"select": {"policy": "human"}, "labels": labels, **fields})
 
@@ -277,6 +276,23 @@ def test_a_trainer_reads_a_frozen_set_or_chooses_the_same_from_the_store(tmp_pat
     assert frozen_rows.facts["hash"] == read_manifest(tmp_path, "s").hash
     with pytest.raises(TrainingError, match="form 'judge', and 'turns' is needed"):
         rows_for(store, tmp_path, recipes[0], "turns", count_tokens=lengths, max_tokens=400)
+
+
+def test_a_trainer_with_another_prompt_than_the_sets_is_refused(tmp_path: Path) -> None:
+    """Its card would tell people to ask it in words that it was not trained with."""
+    from training.sft_recipes import RsftJudgeRecipe
+
+    store, _ = store_with(tmp_path, PAIRS)
+    built(store, tmp_path)
+    said = "training set 's' was filled from the prompt 'judge_nano' .*recipe's is 'judge_verdict_nano'"
+    for kind in (TrainJudgeRecipe, RsftJudgeRecipe):
+        recipes = [resolve(kind, {"set": "s", "prompt": p}) for p in ("judge_nano", "judge_verdict_nano")]
+        recipes[0].check(tmp_path)
+        examples_for(store, tmp_path, recipes[0], count_tokens=lengths, max_tokens=400)
+        with pytest.raises(TrainingError, match=said):
+            recipes[1].check(tmp_path)
+        with pytest.raises(TrainingError, match=said):
+            examples_for(store, tmp_path, recipes[1], count_tokens=lengths, max_tokens=400)
 
 
 # ---- leaks

@@ -17,7 +17,7 @@ from engine.labels import parse_rule
 from engine.recipes import Part, Recipe, Selection
 from training.grpo_parts import Grpo
 from training.parts import Hardware, LabelChoice, Lora, Saving
-from training.sets.frozen import read_manifest
+from training.sets.frozen import check_prompt, read_manifest
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -111,13 +111,14 @@ class TrainJudgeRecipe(Recipe):
         if self.name is not None:
             check_name(self.name)
         parse_rule(self.labels.rule)
-        load_prompt(self.prompt)
+        prompt = load_prompt(self.prompt)
         if self.set is not None:
-            form = read_manifest(home, self.set).form
-            if form != "judge":
+            manifest = read_manifest(home, self.set)
+            if manifest.form != "judge":
                 raise TrainingError(
-                    f"training set {self.set!r} has the form {form!r}; GRPO needs one of form 'judge'"
+                    f"training set {self.set!r} has the form {manifest.form!r}; GRPO needs one of form 'judge'"
                 )
+            check_prompt(manifest, prompt)
 
 
 def train_judge(ctx: RunContext[TrainJudgeRecipe]) -> dict[str, object]:

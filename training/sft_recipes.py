@@ -13,7 +13,7 @@ from engine.judge import load_prompt
 from engine.labels import parse_rule
 from engine.recipes import Part, Recipe, Selection
 from training.parts import Hardware, LabelChoice, LabelFilter, Lora, Saving, Sft
-from training.sets.frozen import Form, read_manifest
+from training.sets.frozen import Form, check_prompt, read_manifest
 
 
 def check_set(home: Path, name: str, form: Form) -> None:
@@ -150,6 +150,7 @@ class RsftJudgeRecipe(SupervisedRecipe):
     def check(self, home: Path) -> None:
         super().check(home)
         parse_rule(self.labels.rule)
-        load_prompt(self.prompt)
+        prompt = load_prompt(self.prompt)
         if self.set is not None:
             check_set(home, self.set, "judge")
+            check_prompt(read_manifest(home, self.set), prompt)

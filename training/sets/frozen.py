@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.errors import TrainingError
+from engine.judge import JudgePrompt
 from training.sets.examples import Example, TrainingSet
 
 Form = Literal["judge", "turns", "completion"]
@@ -114,6 +115,17 @@ def read_manifest(home: Path, name: str) -> Manifest:
         ) from None
     except (OSError, ValidationError) as error:
         raise TrainingError(f"{path}: not a training set's manifest ({error}); build the set anew") from error
+
+
+def check_prompt(manifest: Manifest, prompt: JudgePrompt) -> None:
+    """Raise TrainingError where the set's prompts were filled from another text: the checkpoint's card would name a
+    prompt that it was not trained with."""
+    if manifest.prompt_hash not in (None, prompt.hash):
+        raise TrainingError(
+            f"training set {manifest.name!r} was filled from the prompt {manifest.recipe.get('prompt')!r} "
+            f"({manifest.prompt_hash[:8]}), and the recipe's is {prompt.name!r} ({prompt.hash[:8]}): set prompt to the "
+            "set's own, or build a set with this one"
+        )
 
 
 def made_by(home: Path, name: str, run: str) -> Manifest | None:

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from engine.judge import load_prompt
 from engine.labels import Rule, parse_rule
 from engine.recipes import Selection
 from training.parts import LabelFilter
 from training.sets.choosing import choose, source_label, within
 from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
-from training.sets.frozen import PARTS, Balance, read_frozen, read_manifest, read_rows
+from training.sets.frozen import PARTS, Balance, check_prompt, read_frozen, read_manifest, read_rows
 from training.sets.preview import by_position, problem_counts
 from training.sets.stored import (
     TRAJECTORIES_A_BATCH,
@@ -73,10 +74,11 @@ def examples_for(
     """A trainer's judge examples: the frozen set that its recipe names, else chosen from the store now.
 
     Of a frozen set, prompts over ``max_tokens`` are left out and added to its counts. Raises TrainingError as
-    ``read_rows`` and ``choose`` do.
+    ``read_rows``, ``check_prompt`` and ``choose`` do.
     """
     if recipe.set is None:
         return choose_rows(store, recipe, "judge", count_tokens=count_tokens, max_tokens=max_tokens)[0]
+    check_prompt(read_manifest(home, recipe.set), load_prompt(recipe.prompt))
     frozen = read_frozen(home, recipe.set)
     counts = Counter(frozen.counts)
     train = within(frozen.train, counts, max_tokens, count_tokens)
