@@ -15,7 +15,7 @@ from app.kinds import resolve_recipe
 from app.settings import Settings
 from engine.errors import RecipeError, TrainingError
 from engine.recipes import read_recipe
-from training import core
+from training import core, hardware
 from training.dry_run import TRAINERS, dry_run
 from training.hardware import accelerate_config, launch_command, missing
 from training.jobs import TrainJudgeRecipe
@@ -114,8 +114,15 @@ def test_accelerate_reads_every_configuration_that_is_shipped() -> None:
         assert config.distributed_type == kind and config.num_machines == 1
 
 
-def test_what_the_hardware_lacks_is_said_in_words() -> None:
+def test_what_the_hardware_lacks_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing(Hardware(), gpu=False) == []
     (said,) = missing(Hardware(processes=2, sharding="fsdp"), gpu=False)
     assert "there is none here" in said
+    monkeypatch.setattr(hardware, "find_spec", lambda name: None)
+    (said,) = missing(Hardware(), gpu=True)
+    assert "vLLM" in said and missing(Hardware(vllm="off"), gpu=True) == []
+    monkeypatch.setattr(hardware, "has_gpu", lambda: True)
+    sft, grpo = (resolve_recipe(kind, {}) for kind in ("train-judge-sft", "train-judge"))
+    assert dry_run(sft, tmp_path).missing == (), "fine-tuning draws nothing"
+    assert dry_run(grpo, tmp_path).missing == (said,)
     assert any("deepspeed" in text for text in missing(Hardware(processes=2, sharding="deepspeed"), gpu=True))

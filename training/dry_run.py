@@ -54,7 +54,7 @@ def dry_run(recipe: Recipe, home: Path) -> DryRun:
     command = hardware.launch_command(machine, 0, 1)
     rows.append(("command", shlex.join(command).replace(" 0 1", " RUN ATTEMPT")))
     if machine is not None:
-        lacks += hardware.missing(machine)
+        lacks += hardware.missing(machine, generates=hasattr(recipe, "grpo"))
     return DryRun(tuple(rows), tuple(lacks))
 
 

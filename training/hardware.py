@@ -54,8 +54,9 @@ def has_gpu() -> bool:
     return shutil.which("nvidia-smi") is not None
 
 
-def missing(hardware: Hardware, *, gpu: bool | None = None) -> list[str]:
-    """What the recipe's hardware needs and this machine lacks, in words."""
+def missing(hardware: Hardware, *, gpu: bool | None = None, generates: bool = True) -> list[str]:
+    """What the recipe's hardware needs and this machine lacks, in words. ``generates``: whether completions are drawn
+    while training; a supervised trainer needs no vLLM."""
     there = has_gpu() if gpu is None else gpu
     lacks = []
     if hardware.processes > 1 and hardware.sharding != "ddp" and not there:
@@ -64,6 +65,6 @@ def missing(hardware: Hardware, *, gpu: bool | None = None) -> list[str]:
         )
     if hardware.sharding == "deepspeed" and hardware.processes > 1 and find_spec("deepspeed") is None:
         lacks.append("the deepspeed package, for hardware.sharding deepspeed")
-    if there and hardware.vllm == "auto" and find_spec("vllm") is None:
+    if generates and there and hardware.vllm == "auto" and find_spec("vllm") is None:
         lacks.append("vLLM, for hardware.vllm auto: install the [gpu] extra, or set hardware.vllm to off")
     return lacks
