@@ -21,6 +21,9 @@ from training import core
 from training.callbacks import last_checkpoint
 from training.card import model_card
 from training.grpo_judge import train
+from training.grpo_parts import Grpo
+from training.jobs import TrainJudgeRecipe
+from training.parts import Hardware, Saving
 
 
 @contextmanager
@@ -83,6 +86,38 @@ def test_a_resume_with_another_recipe_is_refused_and_the_differences_are_listed(
     grpo = recipe.grpo.model_copy(update={"learning_rate": 0.5})
     with pytest.raises(RunError, match=r"same:\n  seed: 0 → 7\n  grpo.learning_rate: 0.001 → 0.5\n"):
         core.keep_recipe(recipe.model_copy(update={"seed": 7, "grpo": grpo}), output)
+
+
+def test_a_recipe_whose_writing_was_cut_off_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, text: str, **_: Any) -> None:
+        path.write_bytes(text[:9].encode())
+        raise KeyboardInterrupt
+
+    recipe = TrainJudgeRecipe()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", killed)
+        core.keep_recipe(recipe, tmp_path)
+    core.keep_recipe(recipe, tmp_path)
+    core.keep_recipe(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_the_learning_rate_warms_up_whatever_the_schedule(tmp_path: Path, schedule: Any) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    grpo = Grpo(steps=20, warmup=10, schedule=schedule)
+    given = core.grpo_arguments(grpo, tmp_path, seed=0, hardware=Hardware(), saving=Saving())
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    found = get_scheduler(given["lr_scheduler_type"], optimizer, given["warmup_steps"], given["max_steps"])
+    rates = []
+    for _ in range(11):
+        rates += found.get_last_lr()
+        optimizer.step()
+        found.step()
+    assert rates == pytest.approx([step / 10 for step in range(11)])
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,12 @@ def test_settings_that_cannot_be_cut_into_equal_steps_are_refused() -> None:
         resolve(TrainJudgeRecipe, {"grpo": {"prompts_per_batch": 15, "generations": 3}})
 
 
+def test_a_step_of_fewer_completions_than_processes_is_refused_in_words() -> None:
+    grpo = {"prompts_per_batch": 1, "generations": 4, "steps_per_batch": 1}
+    with pytest.raises(RecipeError, match="4 completions a step cannot be cut over 8 processes"):
+        resolve(TrainJudgeRecipe, {"grpo": grpo, "hardware": {"processes": 8}})
+
+
 def test_data_order_covers_every_example_before_any_comes_again() -> None:
     order = data_order("+-+-+", batches=3, prompts_per_batch=4, seed=7)
     assert len(order) == 12

@@ -23,7 +23,7 @@ from engine.errors import RunError, TrainingError
 from engine.recipes import Recipe
 from training.callbacks import anywhere, last_checkpoint, step_of, trainer_state
 from training.card import model_card
-from training.workspace import put_in_place, save_model
+from training.workspace import put_in_place, save_model, write_whole
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -136,7 +136,8 @@ def trainer_arguments(
         "output_dir": str(output),
         "max_steps": steps,
         "learning_rate": learning_rate,
-        "lr_scheduler_type": schedule,
+        # transformers' "constant" passes over warmup_steps
+        "lr_scheduler_type": "constant_with_warmup" if schedule == "constant" and warmup else schedule,
         "warmup_steps": warmup,
         "use_cpu": not gpu,
         "bf16": in_bfloat16(hardware),
@@ -247,7 +248,7 @@ def keep_recipe(recipe: Recipe, output: Path) -> None:
         then = json.loads(kept.read_text(encoding="utf-8"))
     except FileNotFoundError:
         output.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(now, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_whole(kept, json.dumps(now, indent=2, ensure_ascii=False) + "\n")
         return
     if found := recipe_differences(then, now):
         raise RunError(

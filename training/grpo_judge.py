@@ -32,7 +32,7 @@ from training.sets import (
     write_set,
 )
 from training.warm_start import warm_start
-from training.workspace import free_target
+from training.workspace import free_target, write_whole
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -146,7 +146,7 @@ def _before(
     ctx.progress(0, ctx.recipe.grpo.steps, "steps", "measuring the base on held-out chunks")
     before = _measure(ctx, base, data, stopping=lambda: ctx.stopping)
     if before:
-        kept.write_text(json.dumps(asdict(before)), encoding="utf-8")
+        write_whole(kept, json.dumps(asdict(before)))
     _log_accuracy(ctx, "before", before, 0)
     return before
 

@@ -92,7 +92,7 @@ class Grpo(Part):
         Raises ValueError where a step cannot be cut evenly.
         """
         size = self.micro_batch or self.step_completions // processes
-        if size * processes > self.step_completions or self.step_completions % (size * processes):
+        if not size or self.step_completions % (size * processes):
             raise ValueError(
                 f"{self.step_completions} completions a step cannot be cut over {processes} processes"
                 + (f" with micro_batch = {self.micro_batch}" if self.micro_batch else "")

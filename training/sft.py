@@ -25,7 +25,7 @@ from engine.pipeline.kept import own_folder
 from training import core
 from training.callbacks import Evaluate, run_callback, step_of
 from training.sets import read_manifest, read_rows
-from training.workspace import free_target
+from training.workspace import free_target, write_whole
 
 if TYPE_CHECKING:
     from engine.runs import RunContext
@@ -144,7 +144,7 @@ def arguments(recipe: SupervisedRecipe, output: Path) -> dict[str, Any]:
         hardware=recipe.hardware,
         saving=recipe.saving,
         warmup=sft.warmup,
-        schedule="constant_with_warmup" if sft.schedule == "constant" and sft.warmup else sft.schedule,
+        schedule=sft.schedule,
     )
     size = sft.per_device(processes)
     return (
@@ -299,7 +299,7 @@ def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return found
     made = make()
     if made:
-        path.write_text(json.dumps(made), encoding="utf-8")
+        write_whole(path, json.dumps(made))
     return made
 
 

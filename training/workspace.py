@@ -58,6 +58,13 @@ def save_model(trained: Path, base: Path, folder: Path) -> None:
     check_checkpoint(folder)
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file aside and rename it: neither a kill nor another process of the run meets half of it."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
 def put_in_place(aside: Path, target: Path) -> None:
     """Move a finished folder to its name in one rename; a former result of the same run is replaced."""
     target.parent.mkdir(parents=True, exist_ok=True)
