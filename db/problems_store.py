@@ -32,23 +32,29 @@ class ProblemsStore(StoreBase):
         with self.write() as db:
             before = _by_key(db, wanted)
             new = [row for row in wanted.values() if (row.dataset, row.key) not in before]
+            made: set[tuple[str, str]] = set()
             if new:
                 values = [
                     {"dataset": r.dataset, "key": r.key, "text": r.text, "answer": r.answer, "meta": r.meta}
                     | {"run_id": run_id, "actor": actor}
                     for r in new
                 ]
-                db.execute(insert_new(db, Problem), values)
+                stored = insert_new(db, Problem).returning(Problem.dataset, Problem.key)
+                made = {(dataset, key) for dataset, key in db.execute(stored, values)}
                 delta = Delta()
-                for row in new:
-                    delta.add("problems/dataset", row.dataset)
+                for dataset, _ in made:
+                    delta.add("problems/dataset", dataset)
                 delta.apply(db)
             after = _by_key(db, wanted)
+        before = {
+            key: row for key, row in after.items() if key not in made
+        }  # somebody else's import included
         ids = {key: row.id for key, row in after.items()}
         differing = {
             row.id
             for key, row in before.items()
-            if (row.text, row.answer) != (wanted[key].text, wanted[key].answer)
+            if (row.text, row.answer, row.meta.get("verifier"))
+            != (wanted[key].text, wanted[key].answer, wanted[key].meta.get("verifier"))
         }
         return AddedProblems(
             added=tuple(ids[key] for key in wanted if key not in before),

@@ -133,7 +133,8 @@ class Label:
 
 @dataclass(frozen=True)
 class AddedProblems:
-    """``ids`` has every row's id by (dataset, key); ``differing`` were stored before with another text or answer."""
+    """``ids`` has every row's id by (dataset, key); ``differing`` were stored before with another text, answer or
+    verifier."""
 
     added: tuple[int, ...]
     existing: tuple[int, ...]

@@ -84,6 +84,21 @@ def test_importing_twice_adds_nothing(store: Store, tmp_path: Path):
     assert store.counts() == before
 
 
+def test_a_problem_that_is_another_under_the_same_id_is_left_out(store: Store, tmp_path: Path):
+    line = {"id": "one", "problem": "2+2?", "answer": "4", "solutions": ["two\n\ntwo \\boxed{4}"]}
+    import_file(store, write(tmp_path / "d.jsonl", [line]), dataset=None, cutter=None, actor="ada")
+    others = [{"answer": "5"}, {"problem": "2+3?"}, {"verifier": "text"}]
+    for other in others:
+        changed = line | other | {"solutions": ["three\n\n\\boxed{5}"]}
+        report = import_file(
+            store, write(tmp_path / "d.jsonl", [changed]), dataset=None, cutter=None, actor="ada"
+        )
+        assert (report.problems, report.trajectories) == (0, 0)
+        assert "d.jsonl:1" in str(report.rejected[0]) and "'one'" in str(report.rejected[0])
+        assert "'d' has a problem with this id and another text" in str(report.rejected[0])
+    assert len(store.trajectory_ids()) == 1
+
+
 def test_bad_lines_are_named_and_the_rest_is_taken(store: Store, tmp_path: Path):
     bad: list[object] = [
         '{"id": "broken", "problem": ',

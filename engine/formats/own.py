@@ -59,6 +59,7 @@ class OwnProblem:
     answer: str
     verifier: str
     solutions: tuple[OwnSolution, ...]
+    row: Row
 
 
 def read_own(
@@ -80,7 +81,13 @@ def read_own(
             else:
                 solutions.append(found)
         yield OwnProblem(
-            problem.key, problem.dataset, problem.text, problem.answer, problem.verifier, tuple(solutions)
+            problem.key,
+            problem.dataset,
+            problem.text,
+            problem.answer,
+            problem.verifier,
+            tuple(solutions),
+            problem.row,
         )
 
 

@@ -19,6 +19,10 @@ from engine.pipeline.labelling import relabel
 from engine.verifiers import DEFAULT
 
 PROBLEMS_A_BATCH = 100
+_OTHER = (
+    "the data set {!r} has a problem with this id and another text, answer or verifier, which stays as it is; give "
+    "this one another id, or import into another data set"
+)
 
 
 @dataclass
@@ -87,11 +91,13 @@ def _import_batch(
     added = store.add_problems(new, run_id=report.run_id, actor=actor)
     report.problems += len(added.added)
     report.known_problems += len(added.existing)
-    solutions = [
-        (added.ids[problem.dataset, problem.key], Reference(row.answer, row.verifier), solution)
-        for problem, row in zip(new, own, strict=True)
-        for solution in row.solutions
-    ]
+    solutions: list[tuple[int, Reference, OwnSolution]] = []
+    for problem, line in zip(new, own, strict=True):
+        id_ = added.ids[problem.dataset, problem.key]
+        if id_ in added.differing:  # what was graded against this line would stand under another problem
+            report.rejected.append(line.row.reject(_OTHER.format(problem.dataset)))
+            continue
+        solutions += [(id_, Reference(line.answer, line.verifier), solution) for solution in line.solutions]
     texts = [rejoin(solution.cut) for _, _, solution in solutions]
     grades = grader.grade_many(
         [(text, ref, None) for text, (_, ref, _) in zip(texts, solutions, strict=True)]
