@@ -254,13 +254,15 @@ def test_held_out_chunks_of_a_frozen_set_in_both_forms(labelled, tmp_path: Path)
     first, second = trajectory.chunks
     base = {"problem_id": trajectory.problem_id, "trajectory_id": trajectory.id}
     forms = {
-        "one": [{**base, "chunk_id": second.id, "position": 1, "prompt": "", "label": "-"}],
+        "one": [{**base, "chunk_id": second.id, "position": 1, "prompt": "a\u2028b", "label": "-"}],
         "turns": [{**base, "problem": "", "chunks": [first.text, second.text], "labels": [None, "-"]}],
     }
     for name, rows in forms.items():
         folder = tmp_path / "sets" / name
         folder.mkdir(parents=True)
-        (folder / "held_out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / "held_out.jsonl").write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+        )
         ctx = little.context(labelled, recipe(set=name), tmp_path)
         found = judge_with(ctx, generative())["measures"][name]
         assert found["n"] == 1 and list(found["by_position"]) == ["1"]
@@ -305,6 +307,16 @@ def test_nothing_to_compare_with_is_an_error(labelled, tmp_path: Path):
     ctx = little.context(labelled, recipe(select=Selection(policy="nobody")), tmp_path)
     with pytest.raises(InputError, match="lower min_confidence"):
         judge_with(ctx, generative())
+
+
+def test_a_run_that_found_nothing_to_compare_with_looks_again_when_it_is_resumed(tmp_path: Path):
+    store = little.open_little(tmp_path)
+    sample_with(little.context(store, little.sample_recipe(), tmp_path), little.scripted_policy())
+    ctx = little.context(store, recipe(), tmp_path)
+    with pytest.raises(InputError, match="roll out prefixes first"):
+        judge_with(ctx, generative())
+    roll_out(little.context(store, little.rollout_recipe(), tmp_path), little.scripted_policy())
+    assert judge_with(ctx, generative())["measures"]
 
 
 def test_a_policy_is_described_by_its_own_solutions(labelled, tmp_path: Path):

@@ -10,7 +10,8 @@ import pytest
 
 from db.store import Store
 from engine.errors import InputError
-from engine.pipeline import judging, rolling, sampling, searching
+from engine.evaluate.recipes import EvaluatePolicyRecipe
+from engine.pipeline import evaluating, judging, rolling, sampling, searching
 from engine.recipes import JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, resolve
 from engine.search.recipes import SearchRecipe
 from tests import little_world as little
@@ -24,7 +25,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     def opened(*_: object) -> None:
         raise AssertionError("an LLM was asked for")
 
-    for stage in (judging, rolling, sampling, searching):
+    for stage in (evaluating, judging, rolling, sampling, searching):
         monkeypatch.setattr(stage, "open_door", opened)
     return store_with(tmp_path, [(16, 0)])[0]
 
@@ -44,7 +45,13 @@ def test_a_selection_that_fits_nothing(kind: type[Recipe], run: Run, store: Stor
 
 
 @pytest.mark.parametrize(
-    ("kind", "run"), [(SampleRecipe, sampling.run), (SearchRecipe, searching.run)], ids=["sample", "search"]
+    ("kind", "run"),
+    [
+        (SampleRecipe, sampling.run),
+        (SearchRecipe, searching.run),
+        (EvaluatePolicyRecipe, evaluating.policy),
+    ],
+    ids=["sample", "search", "evaluate-policy"],
 )
 def test_a_data_set_without_problems(kind: type[Recipe], run: Run, store: Store, tmp_path: Path) -> None:
     recipe = resolve(kind, {"dataset": "dd", "generate": None})

@@ -26,6 +26,7 @@ from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.kept import Kept, once, own_folder
 from engine.pipeline.labelling import chunk_values
 from engine.pipeline.sampling import problem_ids
+from engine.pipeline.selecting import check_problems
 from engine.policy_prompt import PolicyPrompt
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
@@ -114,8 +115,12 @@ def _measures(
 
 def _held_out(ctx: RunContext[EvaluateJudgeRecipe]) -> list[dict[str, Any]]:
     """The chunks of this run, chosen once: {chunk_id, trajectory_id, idx, problem_id, labels: {measure: + or -}}."""
-    choose = _of_set if ctx.recipe.set is not None else _of_selection
-    chunks = once(own_folder(ctx) / "chunks.jsonl", lambda: choose(ctx))
+    return once(own_folder(ctx) / "chunks.jsonl", lambda: _chosen(ctx))
+
+
+def _chosen(ctx: RunContext[EvaluateJudgeRecipe]) -> list[dict[str, Any]]:
+    """Raises InputError where there is none, before that is kept: a resumed run looks again."""
+    chunks = _of_selection(ctx) if ctx.recipe.set is None else _of_set(ctx)
     if not chunks:
         asked = f"set {ctx.recipe.set!r}" if ctx.recipe.set else f"select ({ctx.recipe.select!r})"
         raise InputError(
@@ -129,7 +134,8 @@ def _of_set(ctx: RunContext[EvaluateJudgeRecipe]) -> list[dict[str, Any]]:
     """Held-out chunks of a frozen set, one row a chunk (form ``judge``) or a solution (form ``turns``)."""
     name = ctx.recipe.set or ""
     found = []
-    for number, line in enumerate(held_out_file(ctx.home, name).read_text(encoding="utf-8").splitlines(), 1):
+    lines = held_out_file(ctx.home, name).read_bytes().splitlines()  # a text's splits at U+2028 as well
+    for number, line in enumerate(lines, 1):
         try:
             found += _set_chunks(ctx, name, json.loads(line))
         except (ValueError, KeyError, TypeError) as error:
@@ -228,7 +234,11 @@ def _to_read(ctx: RunContext[EvaluateJudgeRecipe], chunks: list[dict[str, Any]])
 
 
 def policy(ctx: RunContext[EvaluatePolicyRecipe]) -> dict[str, Any]:
-    """Draw and grade solutions and describe them. Returns ``engine.evaluate.policy.policy_figures``."""
+    """Draw and grade solutions and describe them. Returns ``engine.evaluate.policy.policy_figures``.
+
+    Raises InputError where the data set has no problem.
+    """
+    check_problems(ctx.store, ctx.recipe.dataset, generated=ctx.recipe.generate is not None)
     with open_door(ctx, ctx.recipe.llm) as llm:
         return policy_with(ctx, llm)
 
