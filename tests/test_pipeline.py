@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from db.check import check
-from db.rows import NewRollout
+from db.rows import NewProblem, NewRollout
 from engine.judge import parse_verdict
 from engine.llm.base import Request
 from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
@@ -52,6 +52,27 @@ def test_sampling_again_adds_only_what_is_missing(sampled, tmp_path: Path):
     assert len(after) == 27 and all(after[key] == text for key, text in before.items())
     per_prefix = Counter(key[0] for key in after)
     assert set(per_prefix.values()) == {9}
+    again = sample_with(
+        little.context(sampled, little.sample_recipe(n=9), tmp_path), little.scripted_policy()
+    )
+    assert again["done"] == 27 and again["solutions_per_s"] == 0, "what was there is no work of this run"
+
+
+@pytest.mark.parametrize("between", [0, 64])
+def test_problems_with_the_same_text_have_n_solutions_each(tmp_path: Path, between: int):
+    store = little.open_little(tmp_path, problems=1)
+    sums = [f"{i}+1+1" for i in range(between)] + ["1+2+3"]
+    rows = [NewProblem(little.DATASET, f"s{i}", text, "6") for i, text in enumerate(sums)]
+    store.add_problems(rows, run_id=None, actor="test")
+    policy = little.scripted_policy()
+    for n in (3, 5):  # and a second run goes on from the same prefixes
+        result = sample_with(little.context(store, little.sample_recipe(n=n), tmp_path), policy)
+        drawn = store.stage_trajectories(store.trajectory_ids())
+        assert set(Counter(row.key for row in drawn).values()) == {n} and result["problems"] == between + 2
+    alike = [row for row in drawn if row.problem == "1+2+3"]
+    assert len({row.prefix_id for row in alike}) == 2
+    roll_out(little.context(store, little.rollout_recipe(), tmp_path), policy)
+    assert check(store) == []
 
 
 def test_rollouts_fill_every_prefix_to_m_and_label_every_chunk(sampled, tmp_path: Path):

@@ -168,6 +168,7 @@ class Pace:
         """Units that were done before: they count as done and not for the rate."""
         self.done += count
         self._first += count
+        self.report()
 
     def report(self) -> None:
         seconds = time.monotonic() - self._started

@@ -101,7 +101,7 @@ class _Stage:
             for trajectory in trajectories:
                 for index, chunk in enumerate(trajectory.chunks):
                     have = judged.get(chunk.id, 0)
-                    self.pace.add(min(have, k), 0)
+                    self.pace.there(min(have, k))
                     if have < k:
                         yield self._request(trajectory, index, have)
 

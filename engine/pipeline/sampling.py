@@ -5,10 +5,10 @@ Prefix 0 (the bare problem) is keyed like any other, so that its pass rate is th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from db.rows import NewChunk, NewPrefix, NewProblem, NewTrajectory, ProblemRow
+from db.rows import NewChunk, NewPrefix, NewProblem, NewTrajectory, PrefixRow, ProblemRow
 from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.llm.base import LLM, Completion, Request
@@ -84,15 +84,14 @@ class _Stage:
         """(request, reference) for what each problem still lacks, made as the door asks for it."""
         for start in range(0, len(problem_ids), PROBLEMS_A_BATCH):
             problems = self.ctx.store.problems(ids=problem_ids[start : start + PROBLEMS_A_BATCH])
-            rows = {problem.id: self._prefix(problem) for problem in problems}
-            ids = self.ctx.store.ensure_prefixes(list(rows.values()), run_id=self.ctx.run_id)
-            self.prefix_ids += ids.values()
-            stored = self.ctx.store.prefixes(ids.values())
-            drawn = self.ctx.store.sample_draws_done(list(ids.values()))
+            rows, stored = self._prefixes(problems)
+            ids = {row.key: id_ for id_, row in stored.items()}
+            self.prefix_ids += stored
+            drawn = self.ctx.store.sample_draws_done(list(stored))
             for problem in problems:
                 prefix = stored[ids[rows[problem.id].key]]
                 have = drawn.get(prefix.id, 0)
-                self.pace.add(min(have, self.ctx.recipe.n), 0)
+                self.pace.there(min(have, self.ctx.recipe.n))
                 request = requests_for(
                     prefix.key, prefix.token_ids, prefix.base_seed, have, self.ctx.recipe.n, self.sampling
                 )
@@ -100,9 +99,27 @@ class _Stage:
                     self._asked[request.id] = (problem.id, prefix.id, request)
                     yield request, Reference.of(problem.answer, problem.meta)
 
-    def _prefix(self, problem: ProblemRow) -> NewPrefix:
+    def _prefixes(self, problems: Sequence[ProblemRow]) -> tuple[dict[int, NewPrefix], dict[int, PrefixRow]]:
+        """{problem id: its prefix 0}, and {prefix id: as it is stored}.
+
+        A problem with the same prompt as one that was there before it gets a prefix of its own: both have N solutions.
+        """
+        rows = {problem.id: self._prefix(problem) for problem in problems}
+        stored = self._ensure(rows)
+        owner = {row.key: row.problem_id for row in stored.values()}
+        again = [problem for problem in problems if owner[rows[problem.id].key] != problem.id]
+        if not again:
+            return rows, stored
+        rows |= {problem.id: self._prefix(problem, f"\0problem {problem.id}") for problem in again}
+        return rows, self._ensure(rows)
+
+    def _ensure(self, rows: Mapping[int, NewPrefix]) -> dict[int, PrefixRow]:
+        ids = self.ctx.store.ensure_prefixes(list(rows.values()), run_id=self.ctx.run_id)
+        return self.ctx.store.prefixes(ids.values())
+
+    def _prefix(self, problem: ProblemRow, apart: str = "") -> NewPrefix:
         ids = self.prompt.start(self.llm, problem.text)
-        key = prefix_key(ids, self.llm.info.content_hash, self.sampling)
+        key = prefix_key(ids, self.llm.info.content_hash + apart, self.sampling)
         return NewPrefix(
             key=key,
             problem_id=problem.id,

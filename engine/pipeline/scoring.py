@@ -71,7 +71,7 @@ class _Stage:
             judged = self.ctx.store.judged(self.judge_id, ids)
             for trajectory in trajectories:
                 wanted = {i: c.id for i, c in enumerate(trajectory.chunks) if not judged.get(c.id)}
-                self.pace.add(len(trajectory.chunks) - len(wanted), 0)
+                self.pace.there(len(trajectory.chunks) - len(wanted))
                 if wanted:
                     mark = str(trajectory.id)
                     self._chunks[mark] = wanted
