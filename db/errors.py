@@ -132,6 +132,10 @@ def store_errors(where: str) -> Iterator[None]:
         raise StoreUnreachableError(f"{where} is not a usable database URL: {error}") from error
     except (SQLAlchemyError, sqlite3.Error) as error:  # the latter while a connection is set up
         raise translate(error, where) from error
+    except OverflowError as error:
+        raise StoreValueError(
+            f"{where}: a number is larger than the database can hold ({error}); nothing was written"
+        ) from error
     except UnicodeEncodeError as error:
         piece = error.object[max(0, error.start - 20) : error.end + 20]
         raise StoreValueError(

@@ -24,7 +24,7 @@ from db.chunk_filter import ChunkFilter, found_by_reading, plain_conditions
 from db.errors import CursorError, StoreValueError
 from db.find_rows import FoundChunk, found_chunks
 from db.find_sources import few_chunks
-from db.session import StoreBase
+from db.session import LARGEST, StoreBase
 from db.tables import Chunk, ChunkLabel, ChunkOpinion, Trajectory
 
 LOOK = 200_000
@@ -260,6 +260,8 @@ def _decode(cursor: str, where: ChunkFilter, sort: str) -> _Position:
         digest, value, id_ = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError) as error:
         raise wrong from error
+    if any(isinstance(one, int) and abs(one) > LARGEST for one in (value, id_)):
+        raise wrong  # no id of any store
     if digest != _digest(where, sort):
         raise CursorError("this cursor belongs to another filter or order: begin at the first page")
     valued = isinstance(value, int | float) and not isinstance(value, bool)

@@ -54,11 +54,12 @@ def _put(db: Connection, rows: dict[int, Label]) -> None:
         ):
             positions[chunk_id] = idx
             trajectories.add(trajectory_id)
-        chosen = [ChunkLabel.chunk_id, *(getattr(ChunkLabel, name) for name in watched)]
-        for old in db.execute(select(*chosen).where(ChunkLabel.chunk_id.in_(batch))):
-            _count(delta, positions[old.chunk_id], old, -1)
+    chosen = [ChunkLabel.chunk_id, *(getattr(ChunkLabel, name) for name in watched)]
     statement = upsert(db, ChunkLabel, ["chunk_id"], [name for name in _FIELDS if name != "chunk_id"])
     with kept(db, rows, OF_LABELS):
+        for batch in batches(rows):  # only in here nobody else changes them
+            for old in db.execute(select(*chosen).where(ChunkLabel.chunk_id.in_(batch))):
+                _count(delta, positions[old.chunk_id], old, -1)
         db.execute(statement, [row.__dict__ for row in rows.values()])
     for row in rows.values():
         _count(delta, positions[row.chunk_id], row, 1)

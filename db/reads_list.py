@@ -19,7 +19,7 @@ from sqlalchemy.orm import aliased
 from db.blind import HIDDEN, hidden, not_hidden
 from db.errors import CursorError, StoreValueError
 from db.full_text import text_query
-from db.session import StoreBase, columns, rows_of
+from db.session import LARGEST, StoreBase, columns, rows_of
 from db.tables import Chunk, ChunkLabel, Problem, Total, Trajectory
 
 PROBLEM_CHARS = 300
@@ -333,6 +333,8 @@ def _decode(cursor: str, where: TrajectoryFilter, sort: str) -> _Position:
         digest, null, value, id_ = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError) as error:
         raise wrong from error
+    if any(isinstance(one, int) and abs(one) > LARGEST for one in (value, id_)):
+        raise wrong  # no id of any store
     if digest != _digest(where, sort):
         raise CursorError("this cursor belongs to another filter or order: begin at the first page")
     if (

@@ -228,9 +228,9 @@ class RunsStore(StoreBase):
             if not _silent(db, after_s):
                 return []
         with self.write() as db:
-            silent = _silent(db, after_s)
-            db.execute(update(Run).where(Run.id.in_(silent)).values(status="stalled"))
-            return silent
+            # asked again by the change itself: a run that ends or beats meanwhile is not touched
+            stalled = update(Run).where(*_is_silent(db, after_s)).values(status="stalled")
+            return sorted(db.scalars(stalled.returning(Run.id)))
 
     def set_run_facts(
         self,
@@ -371,8 +371,12 @@ def _run(db: Connection, run_id: int, *, lock: bool = False) -> RunRow:
 
 
 def _silent(db: Connection, after_s: float) -> list[int]:
+    return list(db.scalars(select(Run.id).where(*_is_silent(db, after_s))))
+
+
+def _is_silent(db: Connection, after_s: float) -> list[Any]:
     limit = store_now(db) - timedelta(seconds=after_s)
-    return list(db.scalars(select(Run.id).where(Run.status == "running", Run.heartbeat_at < limit)))
+    return [Run.status == "running", Run.heartbeat_at < limit]
 
 
 def _finite(value: float) -> float | None:

@@ -25,6 +25,9 @@ T = TypeVar("T")
 IN_LIST = 5000
 """Most values in one IN list: SQLite allows 32,766 parameters, PostgreSQL 65,535."""
 
+LARGEST = 2**63 - 1
+"""The largest whole number that a database holds."""
+
 
 class StoreBase:
     """What every part of the store shares. ``read()`` and ``write()`` give a connection in a transaction.

@@ -1,8 +1,8 @@
 """Loading a snapshot into a store: new ids, nothing twice, nothing that the store holds is changed.
 
 Rows are recognised by what is unique about them (a run's uid, a problem's data set and key, a prefix's key and a
-draw, …). Where the store holds another text under the same key, its own stays and the snapshot's row is left out
-with all that hangs on it. One transaction: a broken file loads nothing.
+draw, …). Where the store holds another text (or reference) under the same key, or has cut it elsewhere, its own stays
+and the snapshot's row is left out with all that hangs on it. One transaction: a broken file loads nothing.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ class _Loader:
         self.delta = Delta()
         self.datasets: dict[int, str] = {}
         self.fresh_prefixes: set[int] = set()
+        self.fresh_trajectories: set[int] = set()
         self.positions: dict[int, int] = {}
         self.owners: dict[int, int] = {}
         self.changed: set[int] = set()
@@ -155,6 +156,8 @@ class _Loader:
             for _, values in pairs:
                 values["name"] = self._judge_name(values)
         given = [values for _, values in pairs]
+        if name == "chunks":  # a trajectory that the store holds gets no chunks: it has all of its own
+            given = [values for values in given if values["trajectory_id"] in self.fresh_trajectories]
         labelled = {values["chunk_id"] for values in given} if name == "chunk_labels" else set()
         with kept(self.db, labelled, OF_LABELS):
             new = self._insert(table, given)
@@ -219,10 +222,12 @@ class _Loader:
         return {_key(table.name, row._mapping): row[0] for row in result}
 
     def _find(self, table: Table, rows: list[dict[str, Any]]) -> dict[Any, int]:
-        """{key: id} of rows that the store holds; a problem with another text is not the same problem."""
+        """{key: id} of rows that the store holds. A problem with another text or reference, or a chunk that was cut
+        elsewhere, is not the same one."""
         keys = KEYS[table.name]
         wanted = {_key(table.name, row): row for row in rows}
-        more = [table.c.text] if table.name == "problems" else []
+        alike = {"problems": ("text", "answer"), "chunks": ("lead", "text", "close")}.get(table.name, ())
+        more = [table.c[name] for name in alike]
         found: dict[Any, int] = {}
         for batch in batches({row[keys[0]] for row in rows}, 1000):
             query = select(table.c.id, *(table.c[name] for name in keys), *more).where(
@@ -230,7 +235,7 @@ class _Loader:
             )
             for row in self.db.execute(query):
                 key = _key(table.name, row._mapping)
-                if key in wanted and (not more or wanted[key]["text"] == row.text):
+                if key in wanted and all(wanted[key][name] == row._mapping[name] for name in alike):
                     found[key] = row.id
         self.loaded.left_out += len(wanted) - len(found)
         return found
@@ -292,6 +297,8 @@ class _Loader:
             return
         if name == "prefixes" and id_ is not None:
             self.fresh_prefixes.add(id_)
+        if name == "trajectories" and id_ is not None:
+            self.fresh_trajectories.add(id_)
         if name == "problems":
             self.delta.add("problems/dataset", values["dataset"])
         elif name == "trajectories":

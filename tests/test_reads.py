@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,6 +214,10 @@ def test_a_cursor_belongs_to_its_filter_and_order(many: Store):
     for broken in ("x", "!!", cursor[:-6], "W10", "bnVsbA", "é"):
         with pytest.raises(CursorError, match="begin at"):
             many.trajectory_page(ALL, sort="drop", cursor=broken)
+    told = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    huge = base64.urlsafe_b64encode(json.dumps([*told[:-1], 10**30]).encode()).decode()
+    with pytest.raises(CursorError, match="begin at"):
+        many.trajectory_page(ALL, sort="drop", cursor=huge)  # an id that no database holds
     with pytest.raises(StoreValueError, match="not by 'size'"):
         many.trajectory_page(ALL, sort="size")
 

@@ -13,7 +13,7 @@ import pytest
 
 from db.check import check
 from db.errors import SnapshotError
-from db.rows import NewProblem
+from db.rows import NewChunk, NewProblem
 from db.snapshot import dump, load
 from db.snapshot_load import TABLES
 from db.store import Store
@@ -26,6 +26,7 @@ from tests.store_world import (
     add_trajectory,
     filled,
     fresh_store,
+    judgment,
     rollout,
     solution,
 )
@@ -224,3 +225,27 @@ def test_the_same_store_gives_the_same_file(store: Store, tmp_path: Path):
     assert (tmp_path / "a.xz").read_bytes() == (tmp_path / "b.xz").read_bytes()
     head = json.loads(lzma.decompress((tmp_path / "a.xz").read_bytes()).decode().splitlines()[0])
     assert head == {"format": "stepwiser-snapshot", "version": 1}
+
+
+def test_a_solution_that_is_cut_elsewhere_here_keeps_its_chunks(store: Store, target: Store, tmp_path: Path):
+    _, chunks = add_trajectory(store, add_problem(store), steps=5)
+    judge = add_judge(store)
+    store.add_judgments([judgment(judge, chunk, 0, "positive") for chunk in chunks], run_id=add_run(store))
+    here = solution(add_problem(target), steps=5)
+    pieces = ["".join(c.lead + c.text + c.close for c in part) for part in (here.chunks[:2], here.chunks[2:])]
+    halves = tuple(NewChunk("", piece, "") for piece in pieces)
+    target.add_trajectories([replace(here, chunks=halves, cutter="lines")], run_id=None, actor="bob")
+    dump(store, tmp_path / "five.xz")
+    loaded = load(target, tmp_path / "five.xz")
+    assert loaded.added["chunks"] == loaded.added["judgments"] == 0 and loaded.left_out > 0
+    assert check(target) == []
+
+
+def test_a_problem_with_another_reference_gets_no_rollouts(store: Store, target: Store, tmp_path: Path):
+    """They were graded by a reference that is not the one here."""
+    start = add_prefix(store, add_problem(store))
+    store.add_rollouts([rollout(start, 0)], run_id=add_run(store))
+    target.add_problems([NewProblem("nano", "p", "What is 1 + 1?", "3")], run_id=None, actor="bob")
+    dump(store, tmp_path / "two.xz")
+    loaded = load(target, tmp_path / "two.xz")
+    assert loaded.added["rollouts"] == loaded.added["prefixes"] == 0 and loaded.left_out > 0

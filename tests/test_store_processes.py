@@ -5,15 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from db.check import check
+from db.rows import Label, NewProblem
 from db.store import Store
-from db.tables import Review
+from db.tables import Review, Run, utc_now
 from tests.store_world import BACKENDS, add_prefix, add_problem, add_trajectory, fresh_store, rollout
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,3 +74,46 @@ def test_a_writer_killed_inside_a_transaction_leaves_what_was_committed(store: S
         assert store.counts()["rollouts"] == 7 * (attempt + 1)
         assert check(store) == []
     assert store.add_rollouts([rollout(1, 21), rollout(1, 20)], run_id=1) == 1
+
+
+def both(first: Callable[[], object], second: Callable[[], object]) -> None:
+    """Both at once; the error of either."""
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(first), pool.submit(second)]:
+            done.result()
+
+
+def test_two_imports_of_one_file_count_its_problems_once(store: Store):
+    rows = [NewProblem("twice", str(i), "What?", "1") for i in range(200)]
+    added: list[int] = []
+
+    def one() -> None:
+        added.append(len(store.add_problems(rows, run_id=None, actor="ann").added))
+
+    both(one, one)
+    assert sorted(added) == [0, 200] and store.count_problems("twice") == 200
+    assert check(store) == []
+
+
+def test_two_runs_that_label_the_same_chunks_leave_the_totals_right(store: Store):
+    chunks = [chunk.id for chunk in store.stage_trajectories([1])[0].chunks]
+
+    def one(sign: str) -> None:
+        for _ in range(10):
+            store.put_labels([Label(chunk, drop=0.5, rel_ratio=sign) for chunk in chunks])
+
+    both(lambda: one("+"), lambda: one("-"))
+    assert check(store) == []
+
+
+def test_a_run_that_ends_while_it_is_looked_for_is_not_stalled(store: Store):
+    """PostgreSQL reads what was there before the end; SQLite waits for it from the beginning."""
+    with store.write() as db:
+        db.execute(update(Run).values(heartbeat_at=utc_now() - timedelta(hours=1)))
+    with ThreadPoolExecutor(1) as pool:
+        with store.write() as db:
+            db.execute(update(Run).values(status="done"))
+            looking = pool.submit(store.mark_stalled)
+            time.sleep(0.3)
+        assert looking.result() == []
+    assert store.run(1).status == "done"
