@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +15,7 @@ from app.kinds import resolve_recipe
 from app.processes import log_path
 from app.settings import Settings
 from app.worker import Worker
+from db.errors import WorkerLockedError
 from db.rows import RunRow
 from db.store import Store
 
@@ -38,18 +41,19 @@ def progress_text(run: RunRow) -> str:
 
 
 def follow(store: Store, settings: Settings, run_id: int, console: Console) -> int:
-    """Show a run's progress until it ends; without a worker, work on it here. Returns an exit code."""
-    if not store.worker_alive():
-        console.print("no worker is running: this command works on the queue until the run has ended")
-        worker = Worker(store, settings)
-        with _bar(console) as bar:
-            task = bar.add_task("queued", total=None)
-            worker.serve(until=lambda: _show(store.run(run_id), bar, task) and worker.child is None)
-    else:
-        with _bar(console) as bar:
-            task = bar.add_task("queued", total=None)
-            while not _show(store.run(run_id), bar, task):
-                time.sleep(FOLLOW_S)
+    """Show a run's progress until it ends; without a worker, or once that is gone, work on it here. Returns an exit code."""
+    with _bar(console) as bar:
+        task = bar.add_task("queued", total=None)
+        while not _show(store.run(run_id), bar, task):
+            if not store.worker_alive():  # none from the start, or it ended before this run did
+                with suppress(WorkerLockedError):  # another command was quicker
+                    worker = Worker(store, settings)
+                    console.print(
+                        "no worker is running: this command works on the queue until the run has ended"
+                    )
+                    worker.serve(until=partial(_served, worker, run_id, bar, task))
+                    break
+            time.sleep(FOLLOW_S)
     run = store.run(run_id)
     console.print(f"run {run_id}: {run.status}, {progress_text(run)}")
     for key, value in run.result.items():
@@ -59,6 +63,10 @@ def follow(store: Store, settings: Settings, run_id: int, console: Console) -> i
     if run.status == "failed":
         console.print(f"  log: {log_path(settings, run_id)}", markup=False)
     return 0 if run.status == "done" else 1
+
+
+def _served(worker: Worker, run_id: int, bar: Progress, task: Any) -> bool:
+    return _show(worker.store.run(run_id), bar, task) and worker.child is None
 
 
 def _bar(console: Console) -> Progress:

@@ -25,7 +25,12 @@ def _login_name() -> str:
 class Settings(BaseSettings):
     """``home`` holds the store, run logs and checkpoints; ``database_url`` moves the store elsewhere."""
 
-    model_config = SettingsConfigDict(env_prefix="STEPWISER_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="STEPWISER_",
+        env_file=".env",
+        extra="ignore",
+        hide_input_in_errors=True,  # keys
+    )
 
     home: Path = Field(default_factory=lambda: Path.cwd() / ".stepwiser")
     database_url: str = ""
