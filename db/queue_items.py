@@ -64,6 +64,8 @@ def known_items(db: Connection, mode: str, known: Mapping[int, int]) -> list[Ite
             continue
         query = select(Trajectory.id, Trajectory.n_chunks).where(Trajectory.id.in_(batch))
         for row in db.execute(query.order_by(Trajectory.id)):
+            if row.n_chunks == 0:
+                raise StoreValueError(f"trajectory {row.id} has no chunks: nobody can be asked about it")
             if not -1 <= known[row.id] < row.n_chunks:
                 raise StoreValueError(
                     f"trajectory {row.id} has {row.n_chunks} chunks: its first error cannot be at {known[row.id]}"

@@ -256,10 +256,17 @@ def recount(db: Connection, item_id: int, actor: str) -> None:
 
 
 def reopen_if_unanswered(db: Connection, item_id: int, actor: str) -> None:
-    """If the actor's answer was taken back, the item is in their hands again (queue's lock held)."""
-    if answers_of(db, place_of(db, item_id), actor):
-        return
+    """If the actor's answer was taken back, the item is in their hands again (queue's lock held).
+
+    Where an earlier answer is in force again, it is the one that a quality-control item is held against.
+    """
+    place = place_of(db, item_id)
     mine = (Assignment.item_id == item_id, Assignment.actor == actor, Assignment.status == "done")
+    if answers := answers_of(db, place, actor):
+        if place.known is not None and place.chunk_id is not None:
+            right = all(said.verdict == place.known for said in answers.values())
+            db.execute(update(Assignment).where(*mine).values(right=right))
+        return
     now = store_now(db)
     values = {"status": "open", "opened_at": now, "seen_at": now, "closed_at": None, "seconds": None}
     if db.execute(update(Assignment).where(*mine).values(**values, right=None)).rowcount:

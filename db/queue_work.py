@@ -111,7 +111,7 @@ class QueueWork(StoreBase):
                 )
             if stored(db, action_id) is not None:  # sent again: what is stored, however things stand now
                 return write_review(db, chunk_id, action_id, actor, verdict, comment, supersedes=supersedes)
-            holding = _hold(db, place, actor)
+            holding = _hold_to_answer(db, place, actor)
             details = filled_in(db, place, holding, details)
             row = write_review(
                 db, chunk_id, action_id, actor, verdict, comment, supersedes=supersedes, details=details
@@ -151,7 +151,7 @@ class QueueWork(StoreBase):
                 if (known.actor, known.item_id) != (actor, item_id):
                     raise ReviewConflictError(f"action {action_id!r} was used before; nothing was stored")
                 return [row for _, row in sorted(answers_of(db, place, actor).items())]
-            holding = _hold(db, place, actor)
+            holding = _hold_to_answer(db, place, actor)
             details = filled_in(db, place, holding, details)
             head, _ = chain_of(db, chunks[0], actor)
             if (head.id if head else None) != supersedes:
@@ -310,6 +310,17 @@ def _hold(db: Connection, place: Place, actor: str) -> Held:
             "nothing was stored. Go on to the next"
         )
     return _claim(db, place, actor)
+
+
+def _hold_to_answer(db: Connection, place: Place, actor: str) -> Held:
+    """``_hold``, but what the actor skipped and others have settled is over: a blind queue shows them its answers."""
+    holding = _hold(db, place, actor)
+    if holding.status == "skipped" and place.settled:
+        raise QueueStateError(
+            f"item {place.item_id}, which {actor} skipped, was answered by as many others as queue "
+            f"{place.queue_id} asks for; nothing was stored. Go on to the next"
+        )
+    return holding
 
 
 def _is_old(db: Connection, holding: Held | None) -> bool:

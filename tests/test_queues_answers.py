@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from db.chunk_filter import ChunkFilter
-from db.errors import NotFoundError, ReviewConflictError, StoreValueError
+from db.errors import NotFoundError, QueueStateError, ReviewConflictError, StoreValueError
 from db.queues_store import NewQueue
 from db.rows import ReviewDetails
 from db.store import Store
@@ -174,3 +174,36 @@ def test_a_filter_that_fits_nothing_makes_no_queue(store: Store):
     with pytest.raises(StoreValueError, match="no chunk fits: no queue was made"):
         store.make_queue(NewQueue("q", where=ChunkFilter(dataset="other")), "ann")
     assert store.queues() == []
+
+
+def test_an_undone_change_of_a_known_item_is_held_against_what_is_in_force_again(store: Store):
+    _, chunks = add_trajectory(store, add_problem(store))
+    queue = make(store, chunks[:1], known={chunks[1]: -1}, known_rate=0.5)
+    work(store, queue, "ann", 1)
+    assert [(row.known, row.right) for row in store.queue_progress(queue)] == [(1, 0)]
+    head = store.chain_head(chunks[1], "ann")
+    assert head and head.item_id
+    store.answer(head.item_id, "change", "ann", -1, supersedes=head.id)
+    assert [(row.known, row.right) for row in store.queue_progress(queue)] == [(1, 1)]
+    store.undo_last(queue, "ann", "undo")
+    assert [(row.known, row.right) for row in store.queue_progress(queue)] == [(1, 0)]
+
+
+def test_what_one_skipped_and_others_settled_takes_no_answer_that_has_seen_theirs(store: Store):
+    trajectory, chunks = add_trajectory(store, add_problem(store))
+    queue = make(store, chunks[:1], blind=True)
+    item = store.next_item(queue, "ann")
+    assert item
+    store.skip(item.id, "ann")
+    work(store, queue, "bob")
+    assert len(store.seen_by("ann").reviews_of(trajectory)) == 1
+    with pytest.raises(QueueStateError, match="which ann skipped, was answered by as many others"):
+        store.answer(item.id, "late", "ann", -1)
+    assert len(store.reviews_of(trajectory)) == 1
+
+
+def test_a_known_solution_without_chunks_makes_no_queue(store: Store):
+    _, chunks = add_trajectory(store, add_problem(store))
+    empty, _ = add_trajectory(store, add_problem(store, key="empty"), steps=0)
+    with pytest.raises(StoreValueError, match="has no chunks: nobody can be asked about it"):
+        make(store, chunks, mode="first-error", known={empty: -1})
