@@ -1,4 +1,5 @@
-"""What a rollout run drew, counted over its own rows by their index: for its report, not for a page that is drawn often."""
+"""What a run drew, over its own rows by their index: counted for its report, and whose labels follow from it. Not for a
+page that is drawn often."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from sqlalchemy import func, select, union
 
 from db.blind import hidden_query, is_blind
 from db.session import StoreBase
-from db.tables import Chunk, Rollout, Trajectory
+from db.tables import Chunk, ChunkLabel, Rollout, Trajectory
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,25 @@ class RunRollouts(StoreBase):
                 query = query.where(Rollout.prefix_id.not_in(_hidden_prefixes(self.viewer)))
             counts = {outcome: (int(n), int(tokens)) for outcome, n, tokens in db.execute(query)}
         return RunOutcomes(counts, partial)
+
+    def labelled_on(self, run_id: int) -> list[int]:
+        """Ids, ascending, of trajectories with labels that rest on a prefix from which this run drew rollouts or
+        sampled solutions: its own, and others that share a beginning with them."""
+        rolled = select(Rollout.prefix_id).where(Rollout.run_id == run_id)
+        sampled = select(Trajectory.prefix_id).where(
+            Trajectory.run_id == run_id, Trajectory.prefix_id.is_not(None)
+        )
+        prefixes = union(rolled, sampled).subquery()
+        ways = union(
+            select(Chunk.trajectory_id).join(prefixes, prefixes.c.prefix_id == Chunk.prefix_id),
+            select(Trajectory.id).join(prefixes, prefixes.c.prefix_id == Trajectory.value_prefix_id),
+        ).subquery()
+        labelled = select(Chunk.trajectory_id).join(ChunkLabel, ChunkLabel.chunk_id == Chunk.id)
+        query = select(ways.c.trajectory_id).where(
+            labelled.where(Chunk.trajectory_id == ways.c.trajectory_id).exists()
+        )
+        with self.read() as db:
+            return list(db.scalars(query.order_by(ways.c.trajectory_id)))
 
 
 def _hidden_prefixes(viewer: str) -> Any:

@@ -12,11 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from db.check import check
-from db.rows import NewProblem
+from db.rows import Label, NewProblem
 from db.store import Store
 from engine.errors import LLMError
 from engine.first_error import first_error
-from engine.labels import DEFAULT_RULES, Rule, label, parse_rule
+from engine.labels import DEFAULT_RULES, Rule, label, label_row, parse_rule
 from engine.llm.scripted import ScriptedLLM, shuffled
 from engine.pipeline import rolling
 from engine.pipeline.labelling import chunk_values, prefix_values
@@ -71,6 +71,35 @@ def test_a_run_that_was_stopped_early_does_not_say_that_it_is_nearly_done(
     rolled(store, tmp_path)  # the rest of it
     whole = store.runs(1)[0]
     assert 0 < stopped.done < whole.done <= (stopped.total or 0)
+
+
+def test_labels_of_solutions_beside_the_selected_follow_what_they_share(tmp_path: Path) -> None:
+    """More draws of a shared beginning, and more samples of a problem, change what others' labels rest on."""
+
+    def stale(store: Store) -> int:
+        inputs = store.label_inputs(store.trajectory_ids())
+        kept = store.labels(chunk.chunk_id for one in inputs for chunk in one.chunks)
+        return sum(
+            kept[chunk.chunk_id] != Label(chunk_id=chunk.chunk_id, **label_row(*pair))
+            for one in inputs
+            for chunk, pair in zip(one.chunks, chunk_values(one), strict=True)
+            if chunk.chunk_id in kept
+        )
+
+    store = world(tmp_path / "w")
+    rolled(store, tmp_path, m=4)
+    before = Counter(row.after_n for row in all_labels_of(store))
+    rolled(store, tmp_path, m=12, select=Selection(dataset=little.DATASET, per_problem=1))
+    assert stale(store) == 0
+    after = Counter(row.after_n for row in all_labels_of(store))
+    assert after[12] > 0 and after[4] < before[4]
+    sample_with(little.context(store, little.sample_recipe(n=9), tmp_path), little.scripted_policy())
+    assert stale(store) == 0 and check(store) == []
+
+
+def all_labels_of(store: Store) -> list[Label]:
+    inputs = store.label_inputs(store.trajectory_ids())
+    return list(store.labels(chunk.chunk_id for one in inputs for chunk in one.chunks).values())
 
 
 def labels(store: Store, rule: Rule) -> list[Any]:

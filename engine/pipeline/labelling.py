@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 from db.rows import Label
@@ -27,6 +27,14 @@ def relabel(store: Store, trajectory_ids: Iterable[int]) -> int:
         known += sum(row.drop is not None for row in rows)
         store.put_labels(rows)
     return known
+
+
+def relabel_beside(store: Store, run_id: int, but: Collection[int] = ()) -> None:
+    """Recompute the labels that rest on what a run drew, of trajectories other than ``but``.
+
+    Solutions that begin alike share draws: a run over some of them changes the values of the others too.
+    """
+    relabel(store, (id_ for id_ in store.labelled_on(run_id) if id_ not in but))
 
 
 def prefix_values(inputs: LabelInputs) -> list[Value]:

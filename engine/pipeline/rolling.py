@@ -19,7 +19,7 @@ from engine.labels import parse_rule
 from engine.llm.base import LLM, Request, Spread
 from engine.pipeline.clock import STORE, Clock, Meter
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
-from engine.pipeline.labelling import relabel
+from engine.pipeline.labelling import relabel, relabel_beside
 from engine.pipeline.prefixes import Prefixes, Stored, open_prefix, plan_of, rolled_out
 from engine.pipeline.savings import Savings
 from engine.pipeline.schedule import Ask, OpenPrefix, Schedule, Wanted, everything
@@ -51,6 +51,8 @@ def roll_out(ctx: RunContext[RolloutRecipe], llm: LLM) -> dict[str, Any]:
         for graded in stream_graded(llm, stage.requests(), grader, lambda: ctx.stopping, stage.clock):
             stage.take(graded)
         stage.settle()
+        with stage.clock.at(STORE):
+            relabel_beside(ctx.store, ctx.run_id, stage.labelled)
         stage.meter.tick(last=True)
     return stage.result() | ({"served_by": llm.members()} if isinstance(llm, Spread) else {})
 
@@ -83,6 +85,7 @@ class Rolling:
         self.pace = Pace(ctx, "rollouts", 0, self._unseen)
         self._open: dict[int, OpenPrefix] = {}
         self._seen: set[int] = set()
+        self.labelled: set[int] = set()
         self._drawn = 0
         self._asked: dict[str, tuple[Ask, Request]] = {}
 
@@ -276,7 +279,9 @@ class Rolling:
             }
             if stopped:
                 self.ctx.store.put_stops(sorted(stopped), self.recipe.m, self.rules, run_id=self.ctx.run_id)
-        self.savings.labelled_chunks += relabel(self.ctx.store, [plan.trajectory.id for plan in finished])
+        ids = [plan.trajectory.id for plan in finished]
+        self.savings.labelled_chunks += relabel(self.ctx.store, ids)
+        self.labelled.update(ids)
         idle, self.schedule.idle = self.schedule.idle, {}
         for prefix in idle.values():
             if prefix.id in self._open and not prefix.plans and not prefix.asked:

@@ -13,6 +13,7 @@ from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
+from engine.pipeline.labelling import relabel_beside
 from engine.pipeline.selecting import check_problems
 from engine.policy_prompt import PolicyPrompt
 from engine.recipes import Generate, SampleRecipe
@@ -43,6 +44,7 @@ def sample_with(ctx: RunContext[SampleRecipe], llm: LLM) -> dict[str, Any]:
         for graded in stream_graded(llm, stage.requests(chosen), grader, lambda: ctx.stopping):
             batch.add(stage.trajectories(graded))
         batch.flush()
+    relabel_beside(ctx.store, ctx.run_id)
     return stage.pace.result() | _mixed(ctx, stage.prefix_ids)
 
 
