@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from engine.errors import StepWiserError
 from engine.llm.server_address import server_address
 
 
@@ -20,6 +21,10 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a container user without a passwd entry
         return "someone"
+
+
+class RefusedSettingsError(StepWiserError):
+    """A setting that cannot be used."""
 
 
 class Settings(BaseSettings):
@@ -73,7 +78,11 @@ class Settings(BaseSettings):
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
-    settings = Settings()
-    settings.home = settings.home.expanduser().resolve()
-    settings.home.mkdir(parents=True, exist_ok=True)
+    """The settings of this process, its home made if need be. Raises RefusedSettingsError."""
+    try:
+        settings = Settings()
+        settings.home = settings.home.expanduser().resolve()
+        settings.home.mkdir(parents=True, exist_ok=True)
+    except (ValueError, RuntimeError, OSError) as error:  # pydantic's own errors are ValueErrors
+        raise RefusedSettingsError(f"settings (STEPWISER_… or .env): {error}") from error
     return settings

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from rich.console import Console
 
 import app.runs
+from app.cli import main
 from app.runs import follow
-from app.settings import Settings
+from app.settings import Settings, get_settings
 from app.store import open_or_make_store
 from db.store import Store
 
@@ -54,3 +55,23 @@ def test_settings_that_are_refused_show_no_key(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValidationError, match="gpu-1") as refused:
         Settings()
     assert "a-key-of-a-server" not in str(refused.value)
+
+
+def test_refused_settings_are_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for name, value in (
+        ("STEPWISER_LLM_KEYS", '{"ftp://gpu-1": "a-key-of-a-server"}'),
+        ("STEPWISER_LLM_KEYS", "no JSON"),
+        ("STEPWISER_HOME", str(tmp_path / "file" / "home")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            patch.setattr("sys.argv", ["stepwiser", "runs"])
+            get_settings.cache_clear()
+            with pytest.raises(SystemExit, match="2"):
+                main()
+        said = capsys.readouterr().err
+        assert said.startswith("error: settings (STEPWISER_… or .env): ") and "a-key" not in said
+    get_settings.cache_clear()

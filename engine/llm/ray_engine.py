@@ -103,7 +103,7 @@ class Engine:
         """Forget every request up to this key: none of them is answered after this."""
         with self._changed:
             self._dropped = last
-            self._drop = bool(self._flying)
+            self._drop = self._drop or bool(self._flying)
             self._taken = self._added
             self._queue.clear()
             self._flying.clear()

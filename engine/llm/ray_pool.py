@@ -109,7 +109,7 @@ class Pool:
         self._waiting: deque[Job] = deque()
         self._given_up = self._keys = self.flying = 0
         self._actor_class = ray.remote(Engine)
-        self._last_good = time.monotonic()
+        self._last_good = self._looked = time.monotonic()
 
     def open(self) -> None:
         """Until one engine is up; the others may follow later.
@@ -135,7 +135,8 @@ class Pool:
         self._dispatch()
 
     def begin(self) -> None:
-        self._last_good, self._given_up = time.monotonic(), 0
+        self._last_good = self._looked = time.monotonic()
+        self._given_up = 0
 
     def wait(self) -> list[tuple[Request, list[Completion] | str]]:
         """The answers that have come, or none when it is time to look whether there is room. Raises LLMError."""
@@ -279,11 +280,15 @@ class Pool:
         member.clear()
 
     def _lose_patience(self) -> None:
-        """An engine that is being loaded takes the time that it takes; one for which there is no room does not."""
+        """An engine that is being loaded takes the time that it takes, which is not counted; all else is."""
         now = time.monotonic()
-        if any(member.state in ("up", "loading") for member in self.members):
+        states = {member.state for member in self.members}
+        if "up" in states:
             self._last_good = now
-        elif now - self._last_good > self._patience_s:
+        elif "loading" in states:
+            self._last_good += now - self._looked
+        self._looked = now
+        if now - self._last_good > self._patience_s:
             raise LLMError(self._nobody(f"no engine has been well for {self._patience_s:g} s"))
 
     def _nobody(self, what: str) -> str:
