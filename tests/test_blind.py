@@ -152,6 +152,7 @@ SILENT: dict[str, Read] = {
     "stops": lambda s, x: s.stops([x.inner]),
     "prefix_ids": lambda s, x: s.prefix_ids(["inner"]),
     "rolled_out": lambda s, x: s.rolled_out([x.hidden], 1),
+    "labelled_on": lambda s, x: s.labelled_on(x.run),
     "draws_done": lambda s, x: s.draws_done([x.inner]),
     "excerpts": lambda s, x: s.excerpts(x.chunks),
     "guidelines": lambda s, x: s.guidelines(x.queue),
