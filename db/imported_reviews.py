@@ -8,10 +8,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from db.errors import NotFoundError
-from db.review_chain import append, begin, check_review, head_of
+from db.review_chain import append, begin, check_review, details_of, head_of, said_by
+from db.rows import ReviewDetails
 from db.session import StoreBase
 from db.tables import Chunk
 
@@ -33,7 +34,11 @@ class ImportedReviewsStore(StoreBase):
     def add_imported_reviews(
         self, trajectory_id: int, rows: Iterable[ImportedReview | dict[str, Any]]
     ) -> int:
-        """Store reviews that came with a solution, once: importing the file again adds nothing. Returns how many."""
+        """Store reviews that came with a solution, once: importing the file again adds nothing. Returns how many.
+
+        One that is older than what its author says of the chunk by now is stored in their history, and what they say
+        stays in force.
+        """
         given = [row if isinstance(row, ImportedReview) else ImportedReview(**row) for row in rows]
         added = 0
         with self.write() as db:
@@ -48,19 +53,32 @@ class ImportedReviewsStore(StoreBase):
                     f"import/{trajectory_id}/{place}/{row.idx}/{row.actor}".encode()
                 ).hexdigest()
                 if begin(db, chunk_id, action_id, row.actor) is None:
-                    head = head_of(db, chunk_id, row.actor)
-                    above = head.id if head else None
-                    append(
-                        db,
-                        chunk_id,
-                        action_id,
-                        row.actor,
-                        row.verdict,
-                        row.comment,
-                        "review",
-                        above,
-                        None,
-                        row.created_at,
-                    )
+                    _append(db, chunk_id, action_id, row)
                     added += 1
         return added
+
+
+def _append(db: Connection, chunk_id: int, action_id: str, row: ImportedReview) -> None:
+    """Put the review at the end of its actor's chain; what they said later than it stays in force."""
+    head = head_of(db, chunk_id, row.actor)
+    above = head.id if head else None
+    stored = append(
+        db, chunk_id, action_id, row.actor, row.verdict, row.comment, "review", above, None, row.created_at
+    )
+    if head is None or stored.created_at >= head.created_at:
+        return
+    again, said = sha256(f"{action_id}/older".encode()).hexdigest(), said_by(db, head)
+    verdict, comment, restores = (said.verdict, said.comment, said.id) if said else (None, "", None)
+    append(
+        db,
+        chunk_id,
+        again,
+        row.actor,
+        verdict,
+        comment,
+        "undo",
+        stored.id,
+        restores,
+        head.created_at,
+        details_of(said) if said else ReviewDetails(),
+    )

@@ -84,7 +84,7 @@ def take_back(
     while before is not None and whole_item is not None and before.item_id == whole_item:
         before = said_by(db, review_row(db, before.supersedes))
     verdict, comment, restores = (before.verdict, before.comment, before.id) if before else (None, "", None)
-    details = _details(before) if before else ReviewDetails(item_id=said.item_id)
+    details = details_of(before) if before else ReviewDetails(item_id=said.item_id)
     note(db, actor, "undo", f"chunk {chunk_id}", was=said.verdict)
     return append(db, chunk_id, action_id, actor, verdict, comment, "undo", head.id, restores, None, details)
 
@@ -111,7 +111,8 @@ def _check_details(db: Connection, chunk_id: int, details: ReviewDetails) -> Non
         )
 
 
-def _details(row: ReviewRow) -> ReviewDetails:
+def details_of(row: ReviewRow) -> ReviewDetails:
+    """What a review says beside its verdict and comment."""
     return ReviewDetails(**{field.name: getattr(row, field.name) for field in fields(ReviewDetails)})
 
 

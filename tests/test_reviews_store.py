@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from db.check import check
 from db.errors import NotFoundError, ReviewConflictError, SpokenMeanwhileError, StoreValueError
 from db.review_chain import write_review
+from db.rows import ReviewDetails
 from db.store import Store
 from db.tables import Review
 from tests.store_world import BACKENDS, add_problem, add_trajectory, fresh_store
@@ -223,6 +224,26 @@ def test_imported_reviews_are_stored_once_and_keep_their_time(store: Store):
     assert store.history(chunks[2])[0].review.created_at == at
     with pytest.raises(NotFoundError, match=f"trajectory {trajectory} has no chunk 9"):
         store.add_imported_reviews(trajectory, [{"idx": 9, "verdict": 1, "comment": "", "actor": "bob"}])
+
+
+def test_an_imported_review_that_is_older_than_what_its_author_says_now_changes_nothing_they_say(
+    store: Store,
+):
+    trajectory, chunks = add_trajectory(store, add_problem(store))
+    at = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    old = {"idx": 0, "verdict": 1, "comment": "fine", "actor": "ann", "created_at": at}
+    store.add_review(chunks[0], "a", "ann", -1, "no", details=ReviewDetails(span_start=0, span_end=1))
+    assert store.add_imported_reviews(trajectory, [old]) == 1
+    in_force = [s.review for s in store.history(chunks[0]) if s.in_force]
+    assert [(r.verdict, r.comment, r.span_end) for r in in_force] == [(-1, "no", 1)]
+    older = old | {"created_at": at - timedelta(days=1)}
+    newer = old | {"comment": "of the day after", "created_at": datetime.now(UTC) + timedelta(days=1)}
+    assert store.add_imported_reviews(trajectory, [old, older, newer]) == 2
+    assert [s.review.comment for s in store.history(chunks[0]) if s.in_force] == ["of the day after"]
+    store.add_review(chunks[1], "b", "ann", -1)
+    store.undo("c", "ann", chunks[1])
+    assert store.add_imported_reviews(trajectory, [old | {"idx": 1}]) == 1
+    assert [s.in_force for s in store.history(chunks[1])].count(True) == 0
 
 
 def test_a_draft_survives_and_is_emptied_by_the_review(store: Store):
