@@ -123,40 +123,34 @@ def launch(settings: Settings, host: str, port: int, sample: bool) -> int:
     stop = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
     for signum in stop:
         signal.signal(signum, _interrupt)
-    with (
-        (settings.logs / "worker.log").open("ab") as worker_log,
-        (settings.logs / "pages.log").open("ab") as pages_log,
-    ):
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "app.worker"],
-            stderr=worker_log,
-            stdout=worker_log,
-            env=env,
-            start_new_session=True,
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        worker = _start([sys.executable, "-m", "app.worker"], settings.logs / "worker.log", env, started)
+        pages = _start(pages_command(host, port, public), settings.logs / "pages.log", env, started)
+        wait_until_healthy(host, port, pages)
+        print(f"StepWiser Studio is at {public}  (Ctrl-C ends it)", flush=True)
+        return _watch(settings, worker, pages)
+    except KeyboardInterrupt:
+        print(
+            "\nEnding: a run in progress stops after the batch in hand (Ctrl-C again: at once) …", flush=True
         )
-        pages = subprocess.Popen(
-            pages_command(host, port, public),
-            stdout=pages_log,
-            stderr=pages_log,
-            env=env,
-            start_new_session=True,
-        )
-        try:
-            wait_until_healthy(host, port, pages)
-            print(f"StepWiser Studio is at {public}  (Ctrl-C ends it)", flush=True)
-            return _watch(settings, worker, pages)
-        except KeyboardInterrupt:
-            print(
-                "\nEnding: a run in progress stops after the batch in hand (Ctrl-C again: at once) …",
-                flush=True,
-            )
-            return 0
-        finally:
-            for signum in stop:
-                signal.signal(signum, signal.SIG_IGN)
-            signal.signal(signal.SIGINT, partial(_at_once, worker))
-            for process in (pages, worker):
-                _end(process)
+        return 0
+    finally:
+        for signum in stop:
+            signal.signal(signum, signal.SIG_IGN)
+        if started:
+            signal.signal(signal.SIGINT, partial(_at_once, started[0]))
+        for process in reversed(started):  # the pages first
+            _end(process)
+
+
+def _start(
+    command: list[str], log: Path, env: dict[str, str], started: list[subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start it in a process group of its own, and put it on the list of what is to be ended."""
+    with log.open("ab") as out:
+        started.append(subprocess.Popen(command, stdout=out, stderr=out, env=env, start_new_session=True))
+    return started[-1]
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

@@ -40,9 +40,10 @@ def log_path(settings: Settings, run_id: int) -> Path:
 
 @dataclass
 class Child:
-    """A run's process and since when it was asked to stop (monotonic seconds)."""
+    """The process of one attempt at a run, and since when it was asked to stop (monotonic seconds)."""
 
     run_id: int
+    attempt: int
     process: subprocess.Popen[bytes]
     stop_since: float | None = None
 
@@ -64,7 +65,7 @@ def start_process(settings: Settings, run: RunRow, env: dict[str, str] | None = 
             start_new_session=True,
             env=os.environ | place | (env or {}),
         )
-    return Child(run.id, process)
+    return Child(run.id, run.attempt, process)
 
 
 def _command(settings: Settings, run: RunRow) -> list[str]:
@@ -116,6 +117,7 @@ def _environment(process: psutil.Process) -> dict[str, str]:
 def reap(store: Store, settings: Settings, child: Child) -> bool:
     """True once the process has ended; a run that could not say so itself is stored as failed or stopped.
 
+    A later attempt, taken up by another worker when this one seemed dead, is left alone.
     Raises StoreError where that cannot be stored now: call it again.
     """
     if child.process.poll() is None:
@@ -123,11 +125,12 @@ def reap(store: Store, settings: Settings, child: Child) -> bool:
     with suppress(ProcessLookupError):  # what a killed run left behind: graders, dataloaders
         os.killpg(child.process.pid, signal.SIGKILL)
     run, code = store.run(child.run_id), child.process.returncode
-    if run.status in ("running", "stalled"):
+    if run.status in ("running", "stalled") and run.attempt == child.attempt:
         store.finish_run(
             run.id,
             "stopped" if child.stop_since is not None else "failed",
             error=f"{_ending(code, child)}; see {log_path(settings, run.id)}",
+            attempt=child.attempt,
         )
     return True
 

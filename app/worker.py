@@ -47,8 +47,7 @@ class Worker:
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, self._on_signal)
         try:
-            while not (self.ending and self.child is None) and not (until and until()):
-                self.tick()
+            while not self.tick(until) and not (self.ending and self.child is None):
                 time.sleep(POLL_S)
         finally:
             self.store.release_worker_lock(pid=os.getpid(), host=socket.gethostname())
@@ -58,18 +57,18 @@ class Worker:
             end_at_once(self.child)
         self.ending = True
 
-    def tick(self) -> None:
-        """One round: lock heartbeat, reap, stalled runs, stop requests, the next run."""
+    def tick(self, until: Callable[[], bool] | None = None) -> bool:
+        """One round: lock heartbeat, reap, stalled runs, stop requests, the next run. What ``until`` says then."""
         try:
             self._round()
+            return until is not None and until()
         except WorkerLockedError:
             raise
         except StoreError as error:
             if str(error) != self._said:
                 print(f"waiting for the store: {error}", file=sys.stderr, flush=True)
             self._said = str(error)
-        else:
-            self._said = ""
+            return False
 
     def _round(self) -> None:
         self.store.beat_worker_lock(pid=os.getpid(), host=socket.gethostname())

@@ -18,6 +18,7 @@ from app.settings import Settings
 from app.store import open_or_make_store
 from app.worker import Worker
 from db.connect import connect
+from db.errors import StoreLockedError
 from db.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,9 +179,9 @@ def test_a_locked_store_ends_no_worker_and_what_became_of_a_run_is_stored_later(
     assert run is not None
     process = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({UNSTORED_CODE})"])
     process.wait()
-    one.child = Child(run_id, process)
+    one.child = Child(run_id, run.attempt, process)
     with store.write():
-        one.tick()
+        assert not one.tick(until=lambda: True)  # what could not be looked at has not ended
         one.tick()
     said = capsys.readouterr().err
     assert said.count("waiting for the store") == 1 and "locked by another process" in said
@@ -189,3 +190,33 @@ def test_a_locked_store_ends_no_worker_and_what_became_of_a_run_is_stored_later(
     error = store.run(run_id).error or ""
     assert store.run(run_id).status == "failed" and "make space" in error and "resume the run" in error
     assert str(settings.logs / f"run-{run_id}.log") in error
+
+
+def test_a_process_that_ends_late_says_nothing_of_the_attempt_that_took_its_place(
+    store: Store, settings: Settings
+):
+    one = Worker(store, settings)
+    run_id = queue(store)
+    first = store.claim_next(pid=0)
+    assert first is not None
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+    process.wait()
+    store.mark_stalled(-1)
+    store.resume_run(run_id)
+    second = store.claim_next(pid=0)
+    assert second is not None and second.attempt == first.attempt + 1
+    one.child = Child(run_id, first.attempt, process)
+    one.tick()
+    assert one.child is None and store.run(run_id).status == "running"
+
+
+def test_a_store_that_fails_while_the_end_is_looked_for_is_waited_for(
+    store: Store, settings: Settings, capsys: pytest.CaptureFixture[str]
+):
+    one = Worker(store, settings)
+
+    def fails() -> bool:
+        raise StoreLockedError("locked by another process")
+
+    assert not one.tick(until=fails) and "waiting for the store: locked" in capsys.readouterr().err
+    assert one.tick(until=lambda: True) and not one.tick()
