@@ -343,6 +343,15 @@ def test_agreement_with_reviews_is_shown_with_its_interval_and_taken_over(world:
     assert app.slider(key=key("gamma")).value == 0.6
 
 
+@pytest.mark.parametrize(
+    "rule", ["rel-ratio:gamma=2", "rel-ratio:gamma=1/3", "rel-effective:alpha=3", "rel-effective:n=100"]
+)
+def test_a_rule_that_the_builder_cannot_hold_is_not_taken_into_it(world: World, rule: str) -> None:
+    app = world.open(tab="thresholds", rule=rule)
+    assert app.button(key="take-rule").disabled
+    assert "The builder cannot hold it" in words(app)
+
+
 # ---- import
 
 

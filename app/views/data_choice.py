@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -14,6 +15,8 @@ from training.sets import BuildSetRecipe
 
 STEM = "set-builder:"
 RULE, GAMMA, ALPHA, N = "rule", "gamma", "alpha", "n"
+MOST = {GAMMA: 1.5, ALPHA: 1.5, N: 64}
+"""The largest parameter that the builder's widgets hold."""
 _DEFAULTS = {rule.name: rule for rule in DEFAULT_RULES}
 
 
@@ -61,14 +64,25 @@ def get(field: str) -> Any:
 
 def rule_text() -> str:
     """The rule on screen as recipes write it."""
-    name = get(RULE)
+    return _written(get(RULE), {name: get(name) for name in (GAMMA, ALPHA, N)})
+
+
+def _written(name: str, values: Mapping[str, Any]) -> str:
     if name == "rel-ratio":
-        return f"{name}:gamma={get(GAMMA):g}"
-    return f"{name}:alpha={get(ALPHA):g},n={get(N)}" if name == "rel-effective" else name
+        return f"{name}:gamma={values[GAMMA]:g}"
+    return f"{name}:alpha={values[ALPHA]:g},n={values[N]}" if name == "rel-effective" else name
+
+
+def holds(rule: Rule) -> bool:
+    """Whether the builder's widgets can hold a rule as it is: no parameter beyond their ends, or that they would round."""
+    values = _parameters(rule)
+    return parse_rule(_written(rule.name, values)) == rule and all(
+        value <= MOST[name] for name, value in values.items()
+    )
 
 
 def take_rule(text: str) -> None:
-    """Callback: puts a rule into the builder. Raises RecipeError on an unknown one."""
+    """Callback: puts a rule that the builder ``holds`` into it. Raises RecipeError on an unknown one."""
     rule = parse_rule(text)
     for field, value in ({RULE: rule.name} | _parameters(rule)).items():
         st.session_state[key(field)] = value

@@ -133,13 +133,18 @@ def _rule() -> None:
     one, two = st.columns(2)
     if rule == "rel-ratio":
         with one:
-            slider(choice.GAMMA, "γ", 0.0, 1.5, 0.05, "Paper: 0.8 at 1.5B, 0.7 at 7B.")
+            slider(choice.GAMMA, "γ", 0.0, choice.MOST[choice.GAMMA], 0.05, "Paper: 0.8 at 1.5B, 0.7 at 7B.")
     if rule == "rel-effective":
         with one:
-            slider(choice.ALPHA, "α", 0.0, 1.5, 0.05, "Paper: 0.4 at 1.5B, 0.8 at 7B.")
+            slider(choice.ALPHA, "α", 0.0, choice.MOST[choice.ALPHA], 0.05, "Paper: 0.4 at 1.5B, 0.8 at 7B.")
         with two:
             st.number_input(
-                "n", 1, 64, key=choice.key(choice.N), persist_state="session", help="Best of n draws."
+                "n",
+                1,
+                int(choice.MOST[choice.N]),
+                key=choice.key(choice.N),
+                persist_state="session",
+                help="Best of n draws.",
             )
 
 

@@ -235,10 +235,17 @@ def _take(table: SweepTable) -> None:
                 key="take-rule",
                 type="primary",
                 icon=":material/move_item:",
+                disabled=not choice.holds(rule),
                 on_click=_taken,
                 args=(str(rule),),
             )
             st.caption(f"the builder has {choice.rule_text()} now")
+        if not choice.holds(rule):
+            st.caption(
+                ":material/block: The builder cannot hold it: its γ and α end at "
+                f"{choice.MOST[choice.GAMMA]:g} and its n at {choice.MOST[choice.N]}, with six digits at most. A recipe "
+                "can name it: Runs, Start a run."
+            )
 
 
 def _taken(rule: str) -> None:
