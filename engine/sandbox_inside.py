@@ -9,6 +9,7 @@ then kills all that is left in its namespace, as soon as the other end of standa
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import json
@@ -40,21 +41,23 @@ REQUESTS, REPLIES = 0, 1
 def execute(program: str) -> int:
     """Run the text as ``__main__``. Returns its exit code."""
     os.environ.clear()
-    sys.stdin = os.fdopen(0, encoding="utf-8", errors="replace")
-    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="replace")
+    # under both names, as Python has them: a program that puts another stream in place of one leaves it open
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding="utf-8", errors="replace")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = printed = os.fdopen(1, "w", encoding="utf-8", errors="replace")  # type: ignore[misc]
     sys.argv = ["solution.py"]
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # as ``site``, which is not loaded, would have done
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     code = 0
     try:
-        exec(compile(program, "solution.py", "exec"), main.__dict__)
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
+        exec(compile(program, "solution.py", "exec", dont_inherit=True), main.__dict__)
     except SystemExit as asked:
         code = asked.code if isinstance(asked.code, int) else int(asked.code is not None)
-    sys.stdout.flush()
+    threading._shutdown()  # type: ignore[attr-defined]  # as Python ends: threads and their pools, then what atexit has
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, printed):
+        if not stream.closed:
+            stream.flush()
     return code
 
 

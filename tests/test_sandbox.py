@@ -50,6 +50,28 @@ def test_a_program_reads_and_prints_text(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
+    "program",
+    [
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\nprint(input())",
+        "import io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8')\nprint(input())",
+        "import io, sys\nout, sys.stdout = sys.stdout, io.StringIO()\nprint(input(), file=out)",
+        "import atexit\natexit.register(lambda: print(input()))",
+        "from concurrent.futures import ThreadPoolExecutor as P\npool = P(1)\nprint(pool.submit(input).result())",
+        "import sys, threading as t\nt.Thread(target=lambda: print(input())).start()\nsys.exit()",
+        "import sys\nprint(input())\nsys.stdout.close()",
+    ],
+)
+def test_a_program_ends_as_python_does(box: Sandbox, program: str) -> None:
+    """What it printed by another stream, behind its end or beside a pool of threads is all there."""
+    assert box.run(program, "7\n") == Ran("ended", "7\n")
+
+
+def test_annotations_are_read_as_python_reads_them(box: Sandbox) -> None:
+    assert printed(box, "def f(x: int): pass\nprint(f.__annotations__['x'] is int)") == "True\n"
+    assert box.run("def f(x: List[int]): pass").how == "failed"
+
+
+@pytest.mark.parametrize(
     ("program", "how"),
     [
         ("1/0", "failed"),

@@ -147,7 +147,8 @@ def test_which_block_is_the_program() -> None:
     assert code.extract("```\na\n```\n```text\nb\n```") == "a\n"
     assert code.extract("<chunk>```python\na\n</chunk>\n<chunk>b") == "a\n\nb"
     assert code.extract("```python\n```") is None
-    assert code.extract("  ```py\n  a\n  ```\n") == "  a\n"
+    assert code.extract("1. So:\n\n  ```py\n  if a:\n    b\n  ```\n") == "if a:\n  b\n"
+    assert code.extract("```py\r\na\r\nb\r\n```\r\nDone.\r\n") == "a\nb\n"
     assert code.kept("a\nb\n").startswith("2 lines of Python (") and code.kept("a") == code.kept("a\n")
 
 
@@ -172,6 +173,7 @@ def isolated() -> None:
         ("import sys; sys.exit(0)", ["assert add(3, 4) == 7"], "wrong"),
         ("import os; os._exit(0)", ["assert add(3, 4) == 7"], "wrong"),
         ("print('[7]'); import os; os.write(1, b'7'); os._exit(0)", [{"call": "f", "returns": 8}], "wrong"),
+        ("from dataclasses import dataclass\nimport pickle\n@dataclass\nclass A:\n  x: int\nf = lambda: pickle.loads(pickle.dumps(A(7))).x", [{"call": "f", "returns": 7}, "assert f() == 7"], "correct"),
         ("(", [{"input": "", "output": ""}], "wrong"),
         ("import socket; socket.create_connection(('127.0.0.1', 80))", [{"input": "", "output": ""}], "wrong"),
     ],

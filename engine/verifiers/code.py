@@ -14,6 +14,7 @@ import math
 import re
 import secrets
 from functools import lru_cache
+from textwrap import dedent
 from typing import Any
 
 from engine import sandbox
@@ -31,18 +32,20 @@ TOLERANCE = 1e-9
 
 _TAG = re.compile(r"</?chunk>")
 _BLOCK = re.compile(
-    r"^[ \t]*```(?P<language>[^\n`]*)\n(?P<code>.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE
+    r"^(?P<indent>[ \t]*)```(?P<language>[^\n`]*)\n(?P<code>.*?)(?:^[ \t]*```[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
 _PYTHON = ("python", "py", "python3")
 
 # Runs calls or assertions beside the solution and writes what came of it, as JSON, where its prints do not go.
 _DRIVER = """
-import io, json, os, sys
+import io, json, os, sys, types
 def _run():
     job = json.loads(sys.stdin.read())
     out, sys.stdin = os.dup(1), io.StringIO("")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    space = {"__name__": "solution", "__builtins__": __builtins__}
+    solution = sys.modules["solution"] = types.ModuleType("solution")  # dataclasses and pickle look for it there
+    space = vars(solution)
     exec(compile(job["program"], "solution.py", "exec"), space)
     if "assert" in job:
         exec(compile(job["assert"], "test.py", "exec"), space)
@@ -57,9 +60,14 @@ _run()
 
 
 def extract(text: str) -> str | None:
-    """The last fenced block that is marked as Python, else the last that is not marked; one may be open at the end."""
+    """The last fenced block that is marked as Python, else the last that is not marked; one may be open at the end.
+
+    A block that is indented as a whole, fence and all, as in a list, loses that indentation.
+    """
+    lines = _TAG.sub("", text.replace("\r\n", "\n"))
     blocks = [
-        (found["language"].strip().lower(), found["code"]) for found in _BLOCK.finditer(_TAG.sub("", text))
+        (found["language"].strip().lower(), dedent(found["code"]) if found["indent"] else found["code"])
+        for found in _BLOCK.finditer(lines)
     ]
     for languages in (_PYTHON, ("",)):
         fitting = [code for language, code in blocks if language in languages and code.strip()]
