@@ -22,7 +22,8 @@ def wanted(places: Sequence[Place], *, stop_at_success: bool = False) -> dict[in
         return {}
     place = places[open_]
     assert isinstance(place, Draws)
-    return {open_: max(1, place.made // 4) if stop_at_success and not place.errors else place.left}
+    few = stop_at_success and not place.errors
+    return {open_: min(place.left, max(1, place.made // 4)) if few else place.left}
 
 
 def first_error(places: Sequence[Place]) -> int | None:
@@ -53,11 +54,12 @@ def _search(places: Sequence[Place]) -> tuple[int, int, int | None]:
 
 
 def succeeds(place: Place) -> bool | None:
-    """Whether some rollout from here succeeds; None while there are draws to be made, or where the value is unknown."""
+    """Whether some rollout from here succeeds; None while draws that were not made may say so, or where the value is
+    unknown. A success is one, however many draws were spared after it."""
     if isinstance(place, Draws):
-        if place.successes and not (place.errors and place.left):
-            return True
-        if place.left:
-            return None
         place = place.value
-    return place.successes > 0 if place.exact is None and place.known else place.exact
+    if place.exact is not None:
+        return place.exact
+    if place.successes and not (place.errors and place.left):
+        return True
+    return False if place.known else None

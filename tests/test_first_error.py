@@ -25,6 +25,7 @@ def searched(
         assert isinstance(place, Draws)
         good = first is None or at <= first
         outcomes = ["wrong", "wrong", *["correct" if good else "wrong"] * 6]
+        assert count <= place.left
         place.add(outcomes[place.made : place.made + count])
     return first_error(places), sum(bool(p.made) for p in places if isinstance(p, Draws))
 
@@ -50,6 +51,21 @@ def test_thrift_stops_at_the_success() -> None:
     assert wanted(places, stop_at_success=True) == {2: 1}
     places[2].add(["wrong"] * 8)  # type: ignore[union-attr]
     assert wanted(places, stop_at_success=True) == {} and first_error(places) == 1
+
+
+@pytest.mark.parametrize("m", [1, 9, 16, 64])
+def test_thrift_never_draws_more_than_m(m: int) -> None:
+    draws = Draws(m)
+    while asked := wanted([Value(3, 16), draws, WRONG], stop_at_success=True):
+        draws.add(["wrong"] * asked[1])
+    assert draws.made == m
+
+
+def test_what_a_thrifty_search_found_is_read_from_its_stopped_values() -> None:
+    stopped = Value(1, 3, left=13, decided=("rel-ratio:gamma=0.8",))
+    assert first_error([Value(3, 16), stopped, Value(0, 16), WRONG]) == 1
+    assert first_error([Value(3, 16), Value(0, 3, left=13), UNKNOWN, WRONG]) is None
+    assert first_error([Value(3, 16), Value(1, 3, errors=1, left=12), Value(0, 16), WRONG]) is None
 
 
 def test_a_place_that_cannot_be_drawn_ends_the_search_without_a_result() -> None:
