@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from typing import Any
 
 from engine.chunks import CUTTERS, cut
 
@@ -92,23 +92,27 @@ def _pairs(here: Sequence[str], there: Sequence[str], left: range, right: range)
     """Which pieces stand opposite each other: in order, and as much alike as can be."""
     if not left or not right or len(left) * len(right) > _MOST_PAIRS:
         return list(zip(left, right, strict=False))
-    words = {
-        text: _TOKEN.findall(text)
+    words = {  # without white space, which any two texts share
+        text: [word for word in _TOKEN.findall(text) if not word.isspace()]
         for text in (*here[left.start : left.stop], *there[right.start : right.stop])
     }
 
-    @cache
-    def best(i: int, j: int) -> tuple[float, tuple[tuple[int, int], ...]]:
-        if i == left.stop or j == right.stop:
-            return 0.0, ()
-        options = [best(i + 1, j), best(i, j + 1)]
-        alike = SequenceMatcher(None, words[here[i]], words[there[j]], autojunk=False).ratio()
-        if alike >= _ALIKE:
-            rest, pairs = best(i + 1, j + 1)
-            options.append((rest + alike, ((i, j), *pairs)))
-        return max(options, key=lambda option: option[0])
-
-    return list(best(left.start, right.start)[1])
+    # best[i, j]: how much alike the pieces from i and j on can be, and the pair that this begins with (chained)
+    nothing: tuple[float, Any] = (0.0, None)
+    best: dict[tuple[int, int], tuple[float, Any]] = {}
+    for i in reversed(left):
+        for j in reversed(right):
+            options = [best.get((i + 1, j), nothing), best.get((i, j + 1), nothing)]
+            alike = SequenceMatcher(None, words[here[i]], words[there[j]], autojunk=False).ratio()
+            if alike >= _ALIKE:
+                rest, pairs = best.get((i + 1, j + 1), nothing)
+                options.append((rest + alike, (i, j, pairs)))
+            best[i, j] = max(options, key=lambda option: option[0])
+    found, chain = [], best[left.start, right.start][1]
+    while chain:
+        i, j, chain = chain
+        found.append((i, j))
+    return found
 
 
 def differences(here: str, there: str) -> tuple[tuple[Span, ...], tuple[Span, ...]]:

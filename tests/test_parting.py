@@ -45,6 +45,18 @@ def test_what_has_nothing_in_common_stands_alone() -> None:
     assert [(bool(row.here), bool(row.there)) for row in rows] == [(True, False), (False, True)]
 
 
+def test_white_space_makes_no_two_pieces_alike() -> None:
+    rows = compare(["we add five to seven first of all"], ["then multiply both sides by the given rate"])
+    assert [(bool(row.here), bool(row.there)) for row in rows] == [(True, False), (False, True)]
+
+
+def test_one_piece_beside_hundreds_finds_its_like() -> None:
+    there = [f"{i} + {i}" for i in range(700)]
+    rows = compare(["so 650 + 650 = 1300"], there)
+    assert [row.there and row.there[0] for row in rows if row.here] == [650]
+    assert len(rows) == 700
+
+
 @pytest.mark.parametrize(
     ("text", "cutter", "expected"),
     [
