@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from db.chunk_filter import ChunkFilter
 from db.rows import NewProblem
 from db.store import Store
 from engine.first_error import first_error
-from engine.labels import REL_RATIO, label
+from engine.labels import REL_RATIO, label, parse_rule
 from engine.llm.scripted import shuffled
 from engine.pipeline.labelling import chunk_values, prefix_values
 from engine.pipeline.rolling import roll_out
@@ -97,6 +98,18 @@ def test_a_stopped_value_says_why_and_the_button_draws_the_rest(world: World, pa
     result = roll_out(little.context(store, recipe, tmp_path), little.scripted_policy())
     assert not any(value.left for value in values_of(world, id_))
     assert result["done"] >= left
+
+
+def test_labels_that_a_moved_parameter_takes_away_are_counted_among_those_that_flip(
+    world: World, pages: Open
+):
+    values = values_of(world, world.thrifty)
+    usual = [label(REL_RATIO, before, after) for before, after in pairwise(values)]
+    moved = [label(parse_rule("rel-ratio:gamma=0.9"), before, after) for before, after in pairwise(values)]
+    flips = sum(now != was for now, was in zip(moved, usual, strict=True))
+    assert flips > sum(now is not None for now in moved), "the world has too few"
+    said = words(pages("trajectory", world.url, {"traj": world.thrifty, "gamma": "0.9"}))
+    assert f"**{flips} of {sum(was is not None for was in usual)} labels flip**" in said
 
 
 def test_what_was_never_rolled_out_is_said_and_the_searched_chunk_is_one_press_away(

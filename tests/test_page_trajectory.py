@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from app.views import trajectory_others
 from app.views.trajectory_shown import page_start
 from db.queue_rows import NewQueue
 from db.rows import NewJudgment
@@ -221,6 +222,20 @@ def test_another_solution_is_shown_beside_this_one_from_where_they_part(
     assert f"no solution {ids.hostile} of this problem" in words(
         open_at(traj=ids.sampled[0], beside=ids.hostile)
     )
+    assert f"no solution {ids.sampled[0]} of this problem" in words(
+        open_at(traj=ids.hostile, beside=ids.sampled[0])  # the only solution of its own problem
+    )
+
+
+def test_of_many_other_solutions_the_first_are_listed_and_any_can_stand_beside(
+    open_at: Open, filled: FilledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = filled[2].sampled
+    monkeypatch.setattr(trajectory_others, "MOST", 5)
+    said = words(open_at(traj=ids[0], beside=ids[-1]))
+    assert "of the first 5; there are more" in said
+    assert f"**{ids[0]} beside {ids[-1]}**" in said and "no solution" not in said
+    assert f"no solution {ids[0]} of this problem" in words(open_at(traj=ids[0], beside=ids[0]))
 
 
 def test_words_that_were_searched_for_are_marked(open_at: Open, filled: FilledWorld) -> None:

@@ -16,7 +16,7 @@ from app.widgets.compared import show_compared
 from app.widgets.rows import Chip, Column, Row, Tone, row_table, spark_of
 from app.widgets.safe_text import escape_line, visible
 from app.widgets.value_words import fraction_words
-from db.reads_trajectory import Sibling
+from db.reads_trajectory import Sibling, TrajectoryView
 from engine.parting import compare
 from engine.pipeline.labelling import prefix_values
 from engine.values import Value
@@ -39,11 +39,16 @@ _COLUMNS = (
 def show_others(shown: Shown) -> None:
     """The table and, if the address names one, that solution beside this one."""
     view, store = shown.view, get_store()
-    found = [row for row in store.siblings(view.problem_id, MOST + 1) if row.id != view.id][:MOST]
+    rows = [row for row in store.siblings(view.problem_id, MOST + 2) if row.id != view.id]
+    found, more = rows[:MOST], len(rows) > MOST
     if not found:
+        if shown.address.beside is not None:
+            _no_other(shown.address.beside)
         return
     counts = Counter(row.outcome for row in found)
     told = " ".join(f"{outcome_chip(name)} {n}" for name, n in counts.most_common())
+    if more:
+        told += f" :small[:gray[of the first {MOST}; there are more]]"
     st.markdown(f"##### Other solutions of this problem &nbsp; {told}", anchors=False)
     leaves = _leaves(shown, found)
     inputs = store.label_inputs([row.id for row in found])
@@ -51,8 +56,8 @@ def show_others(shown: Shown) -> None:
     if shown.address.beside is not None:
         _beside(shown, shown.address.beside, found, values)
     ordered = sorted(found, key=lambda row: (-leaves.get(row.id, 0), row.id))
-    rows = [_row(shown, row, leaves.get(row.id), values.get(row.id, [])) for row in ordered]
-    row_table(_COLUMNS, rows, label="Other solutions of this problem", key="siblings")
+    cells = [_row(shown, row, leaves.get(row.id), values.get(row.id, [])) for row in ordered]
+    row_table(_COLUMNS, cells, label="Other solutions of this problem", key="siblings")
     st.caption("Press one to see it beside this solution.")
 
 
@@ -101,14 +106,16 @@ def _row(shown: Shown, row: Sibling, same: int | None, values: Sequence[Value]) 
 
 def _beside(shown: Shown, beside: int, found: Sequence[Sibling], values: dict[int, list[Value]]) -> None:
     """The two solutions chunk by chunk from where they part, each with its values."""
-    other = next((row for row in found if row.id == beside), None)
-    if other is None:
-        st.error(
-            f"There is no solution {beside} of this problem to show beside this one.",
-            icon=":material/link_off:",
-        )
-        return
     store, view = get_store(), shown.view
+    other: Sibling | TrajectoryView | None = next((row for row in found if row.id == beside), None)
+    if other is None and beside != view.id:  # behind the first of them, the address can still name it
+        one = store.trajectory_view(beside)
+        if one is not None and one.problem_id == view.problem_id:
+            other = one
+            values |= {i.trajectory_id: prefix_values(i) for i in store.label_inputs([one.id])}
+    if other is None:
+        _no_other(beside)
+        return
     theirs = store.chunk_page(other.id, 0, CHUNKS_A_PAGE)
     ours = store.chunk_page(view.id, 0, CHUNKS_A_PAGE)
     q_theirs = values.get(other.id, [])
@@ -130,6 +137,12 @@ def _beside(shown: Shown, beside: int, found: Sequence[Sibling], values: dict[in
             lambda i: f"{chip('blue', 'alt_route', f'{other.id} · {i}')} {_after(q_theirs, i)}",
             raw=shown.raw,
         )
+
+
+def _no_other(beside: int) -> None:
+    st.error(
+        f"There is no solution {beside} of this problem to show beside this one.", icon=":material/link_off:"
+    )
 
 
 def _after(values: Sequence[Value], chunk: int) -> str:

@@ -129,7 +129,8 @@ def _slider(name: str, words: str, value: Fraction, usual: Fraction | None, high
 
 def _flips(shown: Shown, rule: Rule) -> None:
     usual = next(one for one in DEFAULT_RULES if one.name == rule.name)
-    known = sum(given is not None for given in shown.label)
+    pairs = zip(shown.label, shown.usual[rule.name], strict=True)
+    known = sum(now is not None or was is not None for now, was in pairs)
     if not known:
         return
     near = nearest(rule, shown.values)
