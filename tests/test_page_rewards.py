@@ -216,6 +216,10 @@ def test_the_words_on_sums_follow_the_numbers() -> None:
     assert telescopes(longer) == ""
     by_q = group_of(solution(1, "correct", 0.25, 0.25), solution(2, "wrong", -0.5), key="rollouts")
     assert "+0.50 for solution 1, its outcome 1 less the chance" in telescopes(by_q)
+    cut_off = group_of(solution(1, "truncated", 0.25, -0.5), solution(2, "wrong", -0.5), key="rollouts")
+    assert telling_solution(cut_off).id == 1  # what was cut off ends with a chance, not with its outcome
+    assert "−0.50 for solution 2, its outcome 0 less the chance" in telescopes(cut_off)
+    assert telescopes(group_of(solution(1, "truncated", 0.25), key="rollouts")) == ""
 
 
 def hostile_problem(store: Store) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.views.rewards_group import candidates, read_group
 from app.views.trajectory_stopped import gaps, without_rules
 from db.chunk_filter import ChunkFilter
 from db.rows import NewProblem
@@ -131,3 +132,14 @@ def test_a_reader_may_not_draw_the_rest(world: World, pages: Open):
     world.store.set_role("rosa", "annotator", "ada")
     app = pages("trajectory", world.url, {"traj": world.thrifty}, actor="rosa")
     assert keyed(app, "draw-the-rest").disabled
+
+
+def test_the_rewards_page_offers_problems_whose_solutions_have_all_scores(world: World, pages: Open):
+    found = candidates(world.store)
+    assert found
+    for one in found:
+        group, _ = read_group(world.store, one.problem_id, None)
+        assert group is not None
+        right = sum(solution.right for solution in group.solutions)
+        assert (one.right, one.wrong) == (right, len(group.solutions) - right)
+    assert "No scores for this problem" not in words(pages("rewards", world.url, {}))

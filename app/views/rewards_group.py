@@ -6,7 +6,7 @@ Scores come from what is stored: Q differences of rolled-out prefixes, or a judg
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +109,11 @@ def candidates(store: Store) -> list[Candidate]:
         problems |= dict.fromkeys(row.problem_id for row in rows)
     found = []
     for problem_id in problems:
-        scored = [row for row in sampled_together(store, problem_id) if row.biggest_drop is not None]
+        rows = [row for row in sampled_together(store, problem_id) if row.biggest_drop is not None]
+        paths = store.q_paths([row.id for row in rows]) if rows else {}
+        scored = [
+            row for row in rows if None not in paths[row.id]
+        ]  # a thrifty run leaves values without a point
         if len(scored) < 2:
             scored = _judged(store, problem_id)
         right = [row for row in scored if row.outcome == "correct"]
@@ -121,7 +125,12 @@ def candidates(store: Store) -> list[Candidate]:
 
 def _judged(store: Store, problem_id: int) -> list[Sibling]:
     rows = sampled_together(store, problem_id)[:MOST] if store.judges() else []
-    return [row for row in rows if store.votes_of(row.id)]
+    return [row for row in rows if row.n_chunks in _read_by(store, row.id).values()]
+
+
+def _read_by(store: Store, trajectory_id: int) -> Counter[str]:
+    """{judge: how many of the chunks it read}."""
+    return Counter(name for votes in store.votes_of(trajectory_id).values() for name in votes)
 
 
 def sampled_together(store: Store, problem_id: int) -> list[Sibling]:

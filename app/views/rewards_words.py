@@ -166,6 +166,11 @@ def telescopes(group: Group) -> str:
     if group.source.key != ROLLOUTS:
         return ""
     one = telling_solution(group)
+    if one.outcome == "truncated":  # where it was cut off there is a chance, not an outcome
+        ended = [other for other in group.solutions if other.outcome != "truncated"]
+        if not ended:
+            return ""
+        one = ended[0]
     total = sum(chunk.score for chunk in one.chunks)
     return (
         f"Q differences summed over a solution leave only where it began and ended: {signed(total)} for solution "
