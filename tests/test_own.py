@@ -176,6 +176,8 @@ def test_reviews(tmp_path: Path, grader: Grader) -> None:
         ({"comment": "a\0"}, "comment holds the character NUL"),
         ({"at": "yesterday"}, "at is 'yesterday'"),
         ({"at": 5}, "at is 5"),
+        ({"at": "0001-01-01T00:00:00+01:00"}, "at is '0001-01-01T00:00:00+01:00'"),
+        ({"at": "9999-12-31T23:59:59-01:00"}, "at is '9999-12-31T23:59:59-01:00'"),
     ],
 )
 def test_bad_review_is_named_and_the_others_are_kept(
@@ -236,6 +238,14 @@ def test_table_with_a_solution_column(tmp_path: Path, grader: Grader) -> None:
     problems = [row for row in read_own(path, None, grader) if isinstance(row, OwnProblem)]
     assert [len(problem.solutions) for problem in problems] == [1, 0]
     assert rejoin(problems[0].solutions[0].cut) == TAGGED
+
+
+def test_empty_cells_of_a_table_say_nothing(tmp_path: Path, grader: Grader) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f'problem,answer,solution,steps,solutions,policy,reviews\np,4,"{TAGGED}",,,,\n')
+    (problem,) = read_own(path, None, grader)
+    assert isinstance(problem, OwnProblem)
+    assert [rejoin(solution.cut) for solution in problem.solutions] == [TAGGED]
 
 
 def test_file_that_cannot_be_opened(tmp_path: Path) -> None:

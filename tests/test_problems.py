@@ -130,12 +130,37 @@ def test_tables(tmp_path: Path, grader: Grader) -> None:
         (4, "b", "more fields than the header names"),
         (5, "c", "the field 'answer' is missing"),
         (6, "d", "problem is empty"),
-        (7, None, "broken table row"),
+        (7, None, "broken table row, read up to line 7"),
         (9, "g", "problem is not valid text at position 0"),
     ]
     tabs = tmp_path / "mine.tsv"
     tabs.write_text("problem\tanswer\nsum, of 2\t4\n")
     assert [row.text for row in read_problems(tabs, grader) if isinstance(row, ProblemRow)] == ["sum, of 2"]
+
+
+def test_lines_of_a_table_are_those_of_the_file(tmp_path: Path) -> None:
+    """Behind the header, blank lines and a broken row, and in front of an unclosed quotation mark."""
+    path = tmp_path / "lines.csv"
+    path.write_text('\n\nproblem,answer\na,1\n\n\n"b\nb",2\n"c"c,3\nd,4\n"e,5\nf,6\n')
+    found = list(read_rows(path))
+    assert [(row.line, row.fields["problem"]) for row in found if isinstance(row, Row)] == [
+        (4, "a"),
+        (7, "b\nb"),
+        (10, "d"),
+    ]
+    assert [(row.line, row.reason.split(":")[0]) for row in found if isinstance(row, Rejected)] == [
+        (9, "broken table row, read up to line 9"),
+        (11, "broken table row, read up to line 12"),
+    ]
+
+
+def test_a_long_cell_of_a_table_is_one_cell(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    long = "x" * 200_000 + "\nnot,a row\n"
+    path.write_text(f'problem,answer\n"{long}",1\n')
+    assert [row.fields for row in read_rows(path) if isinstance(row, Row)] == [
+        {"problem": long, "answer": "1"}
+    ]
 
 
 def test_file_that_cannot_be_opened(tmp_path: Path) -> None:

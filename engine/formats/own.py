@@ -97,15 +97,15 @@ def _given_solutions(fields: Mapping[str, Any]) -> list[Any]:
     given: list[Any] = []
     if fields.get("solution") not in (None, ""):
         given.append({"text": fields["solution"], **beside})
-    if fields.get("steps") is not None:
+    if fields.get("steps") not in (None, ""):
         given.append({"steps": fields["steps"], **beside})
     several = fields.get("solutions")
-    return given + (several if isinstance(several, list) else [] if several is None else [several])
+    return given + (several if isinstance(several, list) else [] if several in (None, "") else [several])
 
 
 def _solutions(problem: ProblemRow, cutter: str | None) -> Iterator[OwnSolution | Rejected]:
     row = problem.row
-    if not isinstance(row.fields.get("solutions", []), list | None):
+    if not isinstance(row.fields.get("solutions") or [], list):
         yield row.reject("solutions is no list; put the solutions into [ ]")
         return
     for number, given in enumerate(_given_solutions(row.fields), start=1):
@@ -147,7 +147,7 @@ def _cut(given: Any, cutter: str | None) -> tuple[Cut, str | None]:
 
 
 def _reviews(row: Row, number: int, given: Any, n_chunks: int) -> Iterator[OwnReview | Rejected]:
-    listed = given.get("reviews") if isinstance(given, dict) else None
+    listed = given.get("reviews") if _has(given, "reviews") else None
     if listed is not None and not isinstance(listed, list):
         yield row.reject(f"solution {number}: reviews is no list")
         return
@@ -174,13 +174,17 @@ def _review(given: Any, n_chunks: int) -> OwnReview:
 
 
 def _time(given: Any) -> datetime | None:
-    """A time with its zone, UTC where it names none."""
+    """A time in UTC, which is meant where it names no zone."""
     if given is None:
         return None
     try:
         time = datetime.fromisoformat(given)
-    except (TypeError, ValueError):
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # the last: the year 1 or 9999, of which UTC has no such time
         raise InputError(
             f"at is {given!r:.40}, and a time such as 2026-10-05T09:00:00Z was expected"
         ) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
