@@ -184,10 +184,11 @@ def _numbered_step_starts(text: str) -> list[int]:
     return [step.start() for step in _STEP.finditer(text)]
 
 
-_SENTENCE_END = re.compile(r"[。！？]+[”’」』）)\"']*|[.!?]+[)\"'”’]*(?=\s)|\n\s*\n")
-_NOT_AN_END = re.compile(
-    r"(?:\b(?:e\.g|i\.e|cf|vs|resp|approx|Dr|Mr|Mrs|Ms|Fig|Eq|Eqs|Thm|Prop)|^\s*\(?\d+)\.$"
-)
+_SENTENCE_END = re.compile(r"[。！？]+[”’」』）)\"']*|(?<![.!?])[.!?]+[)\"'”’]*(?=\s)|\n\s*\n")
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|cf|vs|resp|approx|Dr|Mr|Mrs|Ms|Fig|Eq|Eqs|Thm|Prop)\.$")
+_ITEM_NUMBER = re.compile(r"\s*\(?\d+\.")
+_LONGEST = 16
+"""Characters before a full stop that show every abbreviation, and what stands before it."""
 
 
 def _sentence_starts(text: str) -> list[int]:
@@ -196,8 +197,11 @@ def _sentence_starts(text: str) -> list[int]:
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
     """Whether the line up to a full stop ends in an abbreviation or is the number of a list item."""
-    line = text[text.rfind("\n", 0, end.start()) + 1 : end.end()]
-    return end.group() == "." and bool(_NOT_AN_END.search(line))
+    if end.group() != ".":
+        return False
+    line = text.rfind("\n", 0, end.start()) + 1
+    last = text[max(line, end.start() - _LONGEST) : end.end()]
+    return bool(_ABBREVIATION.search(last) or _ITEM_NUMBER.fullmatch(text, line, end.end()))
 
 
 _FALLBACKS: dict[str, Callable[[str], list[int]]] = {

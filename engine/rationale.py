@@ -12,7 +12,7 @@ from itertools import pairwise
 from engine.boxes import find_boxes
 
 _FORMULA = re.compile(r"\$\$[\s\S]*?\$\$|\\\[[\s\S]*?\\\]|\\\([\s\S]*?\\\)|\$[^$\n]*\$|\\boxed\s*\{[^{}]*\}")
-_END = re.compile(r"[.!?]+[\"”’)\]]*(?=\s|$)|[。！？]+[”’」]*|\n+")
+_END = re.compile(r"(?<![.!?])[.!?]+[\"”’)\]]*(?=\s|$)|[。！？]+[”’」]*|\n+")
 _CUE = re.compile(
     r"\b(?:errors?|mistaken?(?:ly)?|mistakes?|incorrect(?:ly)?|wrong(?:ly)?|invalid|flaw(?:s|ed)?|false|unjustified"
     r"|unsupported|contradict\w*|inconsistent|mis(?:calculat|read|count|appl|quot|interpret|stat|cop)\w*|forg[eo]t\w*"

@@ -154,6 +154,17 @@ def test_steps_become_chunks_one_each(steps: list[str]) -> None:
     assert rejoin(made) == "\n\n".join(steps)
 
 
+@pytest.mark.parametrize("mark", [".", "!?", "e.g. ", "So "])
+def test_a_sign_without_end_is_cut_in_time(mark: str) -> None:
+    """An LLM that repeats itself: work that grows with the square of the length would outlast the test's limit."""
+    text = mark * (400_000 // len(mark)) + "x"
+    assert rejoin(cut(text, "sentence")) == text
+
+
+def test_boxes_behind_backslashes_without_end_are_found_in_time() -> None:
+    assert [box.content for box in find_boxes("\\" * 600_000 + r"a\boxed{2}" + "\\" * 600_000)] == ["2"]
+
+
 @given(text=texts)
 def test_boxes_balance(text: str) -> None:
     for box in find_boxes(text):

@@ -59,6 +59,11 @@ def test_where_no_error_is_named_nothing_is_marked(rationale: str) -> None:
     assert error_sentence(rationale) is None
 
 
+def test_full_stops_without_end_are_read_in_time() -> None:
+    """Work that grows with the square of the length would outlast the test's limit."""
+    assert error_sentence("." * 400_000 + "x 2 is wrong") is not None
+
+
 @given(st.text(alphabet="ab 1.!?\n$\\{}not wrong错误。", max_size=80))
 def test_sentences_are_in_order_on_one_line_and_hold_every_word(text: str) -> None:
     found = sentences(text)

@@ -53,6 +53,7 @@ def test_a_name_that_is_none_is_refused() -> None:
         ("Thus the answer is (B) because it is.", "correct"),
         ("**Answer:** B", "correct"),
         ("Answer: A.\nNo: the answer is B.", "correct"),
+        ("<chunk>The answer is A.</chunk>\n<chunk>No, the answer is B</chunk>\n", "correct"),
         ("The answer is blue.", "correct"),
         ("The answer is a mystery", "wrong"),
         ("B", "unparsed"),
@@ -62,6 +63,12 @@ def test_choice(grader: Grader, solution: str, outcome: str) -> None:
     (grade,) = grader.grade_many([(solution, Reference("B. blue", "choice"), "stop")])
     assert grade.outcome == outcome
     assert outcome != "correct" or grade.answer in ("B", "Blue", "blue.")
+
+
+@pytest.mark.parametrize("name", ["choice", "text"])
+def test_lines_without_end_behind_an_answer_are_read_in_time(name: str) -> None:
+    """Work that grows with the square of the length would outlast the test's limit."""
+    assert verifier(name).extract("The answer is:" + "\n" * 400_000) is None
 
 
 def test_a_letter_alone_is_a_reference_and_a_rollout_is_read_without_what_came_before(grader: Grader) -> None:

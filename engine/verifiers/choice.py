@@ -25,7 +25,7 @@ _LETTER = re.compile(
 )
 _IN_BRACKETS = re.compile(r"\((?P<letter>[A-Z])\)\s+\S.*", re.DOTALL)
 _STATED = re.compile(
-    r"\banswer\b\**\s*(?:is\b|:|=)\s*:?\s*\**(?:option\s+)?(?P<letter>\([A-Z]\)|[A-Z](?=[.):,;*]|\s*$))",
+    r"\banswer\b\**\s*(?:is\b|:|=)\s*(?::\s*)?\**(?:option\s+)?(?P<letter>\([A-Z]\)|[A-Z](?=[.):,;*]|\s*$))",
     re.IGNORECASE | re.MULTILINE,
 )
 _REFERENCE = re.compile(r"(?P<letter>[A-Z])(?:\. (?P<text>\S.*))?", re.DOTALL)
@@ -45,7 +45,7 @@ def extract(text: str) -> str | None:
     """The last box, else the last letter that is stated as the answer, else what is stated as the answer."""
     if find_boxes(text):
         return last_box(text)
-    letters = [found["letter"] for found in _STATED.finditer(text)]
+    letters = [found["letter"] for found in _STATED.finditer(exact.untagged(text))]
     return letters[-1].strip("()").upper() if letters else exact.stated(text)
 
 

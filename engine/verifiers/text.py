@@ -13,7 +13,7 @@ from engine.verifiers.base import Comparison
 
 WHOLE = False
 
-_STATED = re.compile(r"\banswer\b\**\s*(?:is\b|:|=)\s*:?\s*(?P<rest>[^\n]+)", re.IGNORECASE)
+_STATED = re.compile(r"\banswer\b\**\s*(?:is\b|:|=)\s*(?::\s*)?(?P<rest>[^\n]+)", re.IGNORECASE)
 _TAG = re.compile(r"</?chunk>")
 _WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|textrm|operatorname)\s*\{([^{}]*)\}")
 _AROUND = " \t\r\n\"'`*$“”‘’„«»「」『』"
@@ -35,9 +35,14 @@ def normal(answer: str) -> str:
     return words.rstrip(_STOPS).strip(_AROUND) or " ".join(answer.split())
 
 
+def untagged(text: str) -> str:
+    """A solution without its chunk tags, which may stand right behind an answer."""
+    return _TAG.sub("", text)
+
+
 def stated(text: str) -> str | None:
-    """What follows the last "answer is" or "Answer:", to the end of its line."""
-    rests = [found["rest"].strip() for found in _STATED.finditer(_TAG.sub("", text))]
+    """What follows the last "answer is" or "Answer:", to the end of its line; a colon alone is nothing."""
+    rests = [found["rest"].lstrip(": ").strip() for found in _STATED.finditer(untagged(text))]
     return rests[-1] or None if rests else None
 
 
