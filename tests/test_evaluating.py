@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.errors import InputError, RecipeError, RunError
+from engine.evaluate import intervals
 from engine.evaluate.intervals import difference, interval, measure, share
 from engine.evaluate.policy import Form, Solved, form_of, policy_figures
 from engine.evaluate.recipes import EvaluateJudgeRecipe, EvaluatePolicyRecipe
@@ -43,6 +45,17 @@ def test_intervals_resample_problems_and_repeat_with_the_seed():
     assert 0.3 < low < 0.4 and 0.6 < high < 0.7
     assert interval(mixed, resamples=2000, seed=3) == [low, high]
     assert interval({1: (1.0, 2.0)}, resamples=100, seed=0) is None
+
+
+def test_many_draws_of_many_problems_take_little_memory_and_are_the_same(monkeypatch: pytest.MonkeyPatch):
+    counts = {problem: (problem % 3, 2.0 + problem % 5) for problem in range(2000)}
+    tracemalloc.start()
+    found = interval(counts, resamples=4000, seed=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 48 << 20  # all draws at once: 128 million bytes
+    monkeypatch.setattr(intervals, "BLOCK", 10**9)
+    assert interval(counts, resamples=4000, seed=3) == found
 
 
 def test_a_difference_is_paired_by_problem():

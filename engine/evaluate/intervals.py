@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LEVEL = 0.95
+BLOCK = 2_000_000
+"""Most numbers drawn at a time."""
 
 Counts = Mapping[int, tuple[float, float]]
 """{problem id: (numerator, denominator)}, for instance right and all."""
@@ -59,9 +61,13 @@ def _resampled(rows: Sequence[tuple[float, ...]], resamples: int, seed: int) -> 
 
     if len(rows) < 2:
         return None
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(rows), [1 / len(rows)] * len(rows), size=resamples)
-    sums = drawn @ np.array(rows, dtype=float)
+    rng, table, n = np.random.default_rng(seed), np.array(rows, dtype=float), len(rows)
+    block = max(1, BLOCK // n)  # the same draws as all at once, without room for all
+    parts = [
+        rng.multinomial(n, [1 / n] * n, size=min(block, resamples - start)) @ table
+        for start in range(0, resamples, block)
+    ]
+    sums = np.concatenate(parts)
     sums = sums[(sums[:, 1::2] > 0).all(axis=1)]
     return sums if len(sums) else None
 
