@@ -3,6 +3,7 @@ queue's lock."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -13,8 +14,8 @@ from db.errors import ReviewConflictError
 from db.queue_views import Held, Place, answers_of, chain_of, newest_guideline, recount
 from db.review_chain import take_back, write_review
 from db.rows import ReviewDetails, ReviewRow
-from db.session import columns, rows_of, store_now
-from db.tables import Assignment, QueueItem, Review
+from db.session import batches, columns, rows_of, store_now
+from db.tables import Assignment, Chunk, Draft, QueueItem, Review
 
 _HEAD = Review.__table__.alias("head")
 _LATER = Review.__table__.alias("later")
@@ -61,28 +62,70 @@ def say(
     comment: str,
     details: ReviewDetails,
 ) -> list[ReviewRow]:
-    """One review for each chunk up to the first error; what an earlier answer said of later ones is taken back."""
+    """One review for each chunk up to the first error; what an earlier answer said of later ones is taken back.
+
+    With each goes what is half done on it, else what an earlier answer with the same verdict said of it; with the last
+    what is given, if anything is.
+    """
     last = first_error if first_error >= 0 else len(chunks) - 1
     plain = ReviewDetails(item_id=details.item_id, guideline_id=details.guideline_id)
+    given = bool(comment) or replace(details, seconds=None) != plain
+    typed = _half_done(db, actor, chunks[: last + 1])
     rows = []
     for idx, chunk_id in enumerate(chunks[: last + 1]):
-        head, _ = chain_of(db, chunk_id, actor)
+        head, before = chain_of(db, chunk_id, actor)
+        verdict = -1 if idx == first_error else 1
+        words, more = comment, details
+        if idx < last or not given:
+            words, more = typed.get(chunk_id) or _words(before, details.item_id, verdict)
+            more = replace(more, item_id=details.item_id, guideline_id=details.guideline_id)
+            more = replace(more, seconds=details.seconds if idx == last else None)
         rows.append(
             write_review(
                 db,
                 chunk_id,
                 action_id if idx == 0 else derived(action_id, idx),
                 actor,
-                -1 if idx == first_error else 1,
-                comment if idx == last else "",
+                verdict,
+                words,
                 supersedes=head.id if head else None,
-                details=details if idx == last else plain,
+                details=more,
             )
         )
     for idx, row in answers_of(db, place, actor).items():
         if idx > last:
             take_back(db, derived(action_id, idx), actor, row.chunk_id, whole_item=place.item_id)
     return rows
+
+
+def _half_done(db: Connection, actor: str, chunk_ids: Sequence[int]) -> dict[int, tuple[str, ReviewDetails]]:
+    """{chunk id: comment and details that the actor has not stored yet}."""
+    found = {}
+    for batch in batches(chunk_ids):
+        query = select(Draft.chunk_id, Draft.text, Draft.data, Chunk.text.label("chunk"))
+        query = query.join(Chunk, Chunk.id == Draft.chunk_id)
+        for row in db.execute(query.where(Draft.actor == actor, Draft.chunk_id.in_(batch))):
+            data = row.data or {}
+            if not (row.text or data):  # stored since
+                continue
+            start, end = data.get("span") or (None, None)
+            correction = data.get("correction")
+            if (correction or "").strip() in ("", row.chunk.strip()):
+                correction = None
+            details = ReviewDetails(
+                flag=data.get("flag"), span_start=start, span_end=end, correction=correction
+            )
+            found[row.chunk_id] = (row.text.strip(), details)
+    return found
+
+
+def _words(said: ReviewRow | None, item_id: int | None, verdict: int) -> tuple[str, ReviewDetails]:
+    """What the review that answered this item said beyond its verdict, if that was this one."""
+    if said is None or (said.item_id, said.verdict) != (item_id, verdict):
+        return "", ReviewDetails()
+    return said.comment, ReviewDetails(
+        flag=said.flag, span_start=said.span_start, span_end=said.span_end, correction=said.correction
+    )
 
 
 def newest(db: Connection, queue_id: int, actor: str) -> ReviewRow | None:

@@ -19,14 +19,15 @@ from app.widgets.chrome import allowed
 from app.widgets.judges_shown import NEXT, next_judgment, show_judges
 from app.widgets.keys import key_hint
 from app.widgets.reference import show_reference
-from app.widgets.review_card import show_reasons
+from app.widgets.review_card import said, show_reasons
 from app.widgets.review_form import VERDICTS, Answer, Card, ask, draft_again, given, keep_draft
 from app.widgets.safe_text import show_text
 from app.widgets.when import ago
 from db.errors import StoreError
+from db.queue_answers import derived
 from db.queues_store import ItemView
 from db.reads_trajectory import ChunkView
-from db.rows import ReviewDetails
+from db.rows import ReviewDetails, ReviewRow
 
 BEFORE = 6
 """Chunks shown before the one that is asked about, unless all are wanted."""
@@ -58,7 +59,7 @@ def item_card(item: ItemView, keys: Mapping[str, str], *, raw: bool) -> tuple[Ca
     """Draw the item. Returns the card on screen and {action: widget}."""
     asked = _read(item)
     what = ("item", item.id, asked.idx)
-    mine = item.mine if item.mode == "chunk" else None
+    mine = item.mine if item.mode == "chunk" else _mine_here(asked)
     card = Card(what, action_id(what), asked.chunk.id, asked.chunk.text, mine)
     with st.container(gap="xsmall", key="item-problem"):
         st.caption("Problem")
@@ -69,6 +70,14 @@ def item_card(item: ItemView, keys: Mapping[str, str], *, raw: bool) -> tuple[Ca
     with st.container(border=True, gap="xsmall", key="item-card"):
         targets |= _asking(asked, card, keys)
     return card, targets
+
+
+def _mine_here(asked: Asked) -> ReviewRow | None:
+    """Mode first-error: what one's answer to the item says of this chunk, when that is to be changed."""
+    if asked.item.status != "done":
+        return None
+    rows = said(get_store().history(asked.chunk.id))
+    return next((row for row in rows if (row.actor, row.item_id) == (actor(), asked.item.id)), None)
 
 
 def _asking(asked: Asked, card: Card, keys: Mapping[str, str]) -> dict[str, str]:
@@ -295,8 +304,11 @@ def _answer(asked: Asked, card: Card, value: int | None) -> None:
             store.answer(item.id, card.action_id, actor(), value, comment, details, supersedes=item.head)
         else:
             at = asked.idx if value == FIRST_ERROR else -1
-            if at < 0:  # the comment goes to the last chunk: a place in this one would be another's
-                details = ReviewDetails(flag=details.flag)
+            if (
+                at < 0 and asked.idx < item.n_chunks - 1
+            ):  # what was typed belongs to this chunk, not to the last
+                keep_draft(card)
+                comment, details = "", ReviewDetails()
             store.answer_first_error(
                 item.id, card.action_id, actor(), at, comment, details, supersedes=item.head
             )
@@ -330,9 +342,13 @@ def undo(queue_id: int, what: object, action: str) -> None:
         chunk_id = item.chunk_id
         at: tuple[int, int] | None = None
         if chunk_id is None:  # a whole solution: back to the chunk that holds what was said, not to the first
-            taken = next(s for s in store.reviews_of(item.trajectory_id) if s.review.action_id == action)
-            chunk_id, at = taken.review.chunk_id, (item_id, taken.idx)
-        draft_again(chunk_id)
+            steps = store.reviews_of(item.trajectory_id)
+            taken = [s for s in steps if s.review.action_id in (action, derived(action, s.idx))]
+            for step in taken:
+                draft_again(step.review.chunk_id)
+            at = item_id, next(s.idx for s in taken if s.review.action_id == action)
+        else:
+            draft_again(chunk_id)
         st.session_state[_AT] = at
         show(queue_id, item_id)
     except StoreError as error:
