@@ -148,8 +148,10 @@ class AgreementReads(StoreBase):
         """
         asked = [parse_rater(rater) for rater in raters]
         with self.read() as db:
-            candidates = _of_queue(db, queue_id, limit + 1) if queue_id is not None else None
-            if candidates is None:
+            if queue_id is not None:
+                by_people = any(rater.kind in ("person", "people") for rater in asked)
+                candidates = _of_queue(db, queue_id, limit + 1, reviewed=by_people)
+            else:
                 candidates = _fewest(db, asked, limit + 1)
             complete, candidates = len(candidates) <= limit, candidates[:limit]
             said: list[dict[int, str]] = []
@@ -169,7 +171,7 @@ class AgreementReads(StoreBase):
         there, without its quality-control items."""
         with self.read() as db:
             if queue_id is not None:
-                candidates = _of_queue(db, queue_id, limit + 1)
+                candidates = _of_queue(db, queue_id, limit + 1, reviewed=True)
             else:
                 candidates = _newest_reviewed(db, limit + 1)
             complete, candidates = len(candidates) <= limit, candidates[:limit]
@@ -213,13 +215,17 @@ class AgreementReads(StoreBase):
 # ---- which chunks to look at: ids, newest first
 
 
-def _of_queue(db: Connection, queue_id: int, limit: int) -> list[int]:
+def _of_queue(db: Connection, queue_id: int, limit: int, *, reviewed: bool) -> list[int]:
+    """``reviewed``: only those that somebody reviewed, which may be the oldest of a long queue."""
     item = (QueueItem.queue_id == queue_id, QueueItem.known.is_(None))
     alone = select(QueueItem.chunk_id).where(*item, QueueItem.chunk_id.is_not(None))
     whole = select(Chunk.id).join(QueueItem, QueueItem.trajectory_id == Chunk.trajectory_id)
     both = union(alone, whole.where(*item, QueueItem.chunk_id.is_(None))).subquery()
     chosen = both.c[0]
-    return list(db.scalars(select(chosen).order_by(chosen.desc()).limit(limit)))
+    query = select(chosen)
+    if reviewed:
+        query = query.join(ChunkOpinion, ChunkOpinion.chunk_id == chosen)
+    return list(db.scalars(query.order_by(chosen.desc()).limit(limit)))
 
 
 def _fewest(db: Connection, raters: Sequence[Rater], limit: int) -> list[int]:

@@ -63,10 +63,15 @@ class QueueWork(StoreBase):
             _look(db, held(db, item_id, actor))
             return item_view(db, item_id, actor)
 
-    def item(self, item_id: int, actor: str) -> ItemView:
-        """One item. If its queue is open and it lacks a reviewer, it is the actor's from now on; a reader only looks."""
+    def item(self, item_id: int, actor: str, *, queue_id: int | None = None) -> ItemView:
+        """One item. If its queue is open and it lacks a reviewer, it is the actor's from now on; a reader only looks.
+
+        ``queue_id``: the queue that it is looked for in. Raises NotFoundError where it is in another.
+        """
         with self.read() as db:
             place = place_of(db, item_id)
+            if queue_id not in (None, place.queue_id):
+                raise NotFoundError(f"item {item_id} is not in queue {queue_id}")
             view = item_view(db, item_id, actor)
             if not place.is_open or not self._may_take(db, place, actor):
                 return view
@@ -133,8 +138,8 @@ class QueueWork(StoreBase):
     ) -> list[ReviewRow]:
         """Say where a solution goes wrong first: +1 for the chunks before, -1 for that one, nothing after (as PRM800K).
 
-        ``first_error`` -1: every chunk is sound. Comment and details go to the chunk in error, or to the last. An
-        answer given before is changed whole. Returns the reviews in the order of their chunks; raises as ``answer``.
+        ``first_error`` -1: every chunk is sound. Comment and details go to the chunk in error, or to the last; a draft
+        on one of the others is stored with it. An answer given before is changed whole. Returns the reviews in the order of their chunks; raises as ``answer``.
         """
         with self.write() as db:
             place = _begin(db, item_id)

@@ -69,7 +69,13 @@ def write_review(
 
 
 def take_back(
-    db: Connection, action_id: str, actor: str, chunk_id: int, *, whole_item: int | None = None
+    db: Connection,
+    action_id: str,
+    actor: str,
+    chunk_id: int,
+    *,
+    whole_item: int | None = None,
+    review_id: int | None = None,
 ) -> ReviewRow:
     """``undo`` inside a transaction that writes more. ``whole_item``: go back to before every answer to that item."""
     known = begin(db, chunk_id, action_id, actor)
@@ -80,6 +86,11 @@ def take_back(
     said = said_by(db, head)
     if head is None or said is None:
         raise ReviewConflictError(f"chunk {chunk_id}: {actor} has no review there to take back")
+    if review_id not in (None, said.id):
+        raise ReviewConflictError(
+            f"chunk {chunk_id}: {actor}'s review was changed since this card was drawn; nothing was taken back. "
+            "Look at the chunk again"
+        )
     before = said_by(db, review_row(db, said.supersedes))
     while before is not None and whole_item is not None and before.item_id == whole_item:
         before = said_by(db, review_row(db, before.supersedes))

@@ -72,18 +72,18 @@ class ReviewsStore(StoreBase):
                 seen=seen,
             )
 
-    def undo(self, action_id: str, actor: str, chunk_id: int) -> ReviewRow:
+    def undo(self, action_id: str, actor: str, chunk_id: int, *, review_id: int | None = None) -> ReviewRow:
         """Take back what the actor says on this chunk: what was said before it is in force again.
 
-        A new row; the same ``action_id`` again returns the stored one. Raises ReviewConflictError if nothing is left
-        to take back.
+        A new row; the same ``action_id`` again returns the stored one. ``review_id``: the review that is meant.
+        Raises ReviewConflictError if nothing is left to take back, or another review than that one is in force.
         """
         with self.write() as db:
             said = said_by(db, head_of(db, chunk_id, actor))
             item_id = said.item_id if said else None
             if item_id is not None:
                 one_at_a_time(db, f"queue {place_of(db, item_id).queue_id}")
-            row = take_back(db, action_id, actor, chunk_id)
+            row = take_back(db, action_id, actor, chunk_id, review_id=review_id)
             if item_id is not None:
                 reopen_if_unanswered(db, item_id, actor)
             return row

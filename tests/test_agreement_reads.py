@@ -146,6 +146,22 @@ def test_a_queue_counts_what_was_answered_in_it_without_its_known_items(store: S
     }
 
 
+def test_answers_to_the_oldest_chunks_of_a_long_queue_are_found(store: Store) -> None:
+    _, chunks = add_trajectory(store, add_problem(store), steps=6)
+    queue = store.make_queue(NewQueue("q", order="reading", chunk_ids=chunks, reviews_per_item=2), "ada")
+    for actor in ("ada", "bob"):
+        for _ in range(2):
+            item = store.next_item(queue, actor)
+            assert item is not None
+            store.answer(item.id, f"{actor}{item.id}", actor, 1, supersedes=item.head)
+    answered = [chunks[1], chunks[0]]
+    found = store.answers(queue_id=queue, limit=2)
+    assert [row.chunk_id for row in found.rows] == answered and found.complete
+    for raters in (["person:ada", "person:bob"], ["people"]):
+        rated = store.rated(raters, queue_id=queue, limit=2)
+        assert [row.chunk_id for row in rated.rows] == answered and rated.complete
+
+
 def test_only_the_newest_are_looked_at_and_it_says_so(store: Store) -> None:
     _, chunks = add_trajectory(store, add_problem(store), steps=6)
     judge, other = add_judge(store), add_judge(store, "other", "e")

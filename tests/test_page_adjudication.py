@@ -92,6 +92,18 @@ def test_a_decision_is_refused_where_somebody_spoke_meanwhile(open_at: Open, rat
     assert [row.review.verdict for row in store.history(chunk) if row.review.kind == "adjudication"] == [1]
 
 
+def test_a_decision_taken_back_elsewhere_is_not_taken_back_again(open_at: Open, rated: RatedWorld) -> None:
+    store, _, _ = rated
+    chunk = disputed_chunk(store)
+    own = store.add_review(chunk, f"own{chunk}", "rosa", 1, "my own word")
+    store.add_review(chunk, f"d{chunk}", "rosa", -1, supersedes=own.id, kind="adjudication")
+    app = open_at(chunk=chunk)
+    store.undo(f"tab{chunk}", "rosa", chunk)  # in another tab
+    keyed(app, "adjudication-undo").click().run()
+    assert "Nothing was taken back" in words(app)
+    assert store.last_review("rosa") == own
+
+
 def test_only_owners_decide(open_at: Open, rated: RatedWorld) -> None:
     store, _, _ = rated
     chunk = disputed_chunk(store)

@@ -156,6 +156,13 @@ def test_a_chunk_opens_with_both_rationales(open_at: Open, rated: RatedWorld) ->
     assert "There is no chunk 99999" in words(open_at(view="compare", a=a, b=b, chunk=99999))
 
 
+def test_a_judge_is_not_compared_with_itself(open_at: Open, rated: RatedWorld) -> None:
+    _, _, raters = rated
+    one = f"judge:{raters.judges[0]}"
+    chunk = next(chunk for chunk in raters.chunks if raters.said["people"][chunk] in "+-")
+    assert "Choose two judges" in words(open_at(view="compare", a=one, b=one, chunk=chunk))
+
+
 def test_judges_stand_side_by_side(open_at: Open, rated: RatedWorld) -> None:
     _, _, raters = rated
     app = open_at(against="rule:rel-ratio")

@@ -96,6 +96,10 @@ def test_a_judge_stands_against_a_rule_and_the_address_keeps_the_choice(
         assert "There is no" in open_at(**bad).error[0].value
 
 
+def test_a_judge_of_thousands_of_digits_is_named(open_at: Open) -> None:
+    assert "There is no judge with labelled chunks 1111" in words(open_at(judge="1" * 5000))
+
+
 def test_only_what_the_judge_shares_counts_and_late_positions_stand_together() -> None:
     counts = {"0/++": 6, "0/+-": 2, "0/+0": 2, "0/--": 1, "16/++": 1, "31/+-": 1}
     first, late = placed(counts, "+")

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.views.queue_new import known_items
-from db.errors import StoreValueError
+from db.errors import NotFoundError, StoreLockedError, StoreValueError
 from db.queues_store import NewQueue
 from db.store import Store
 from tests.page_support import FilledWorld, Open, filled, keyed, pages, words
@@ -114,6 +114,69 @@ def test_a_solution_is_read_to_its_first_error(open_at: Open, filled: FilledWorl
     # at the chunk that was answered, with what was said of it as a draft again
     assert "12 &#45; 4" in words(app) and app.text_area[0].value == "takes away"
     assert store.draft("rosa", chunks(store, trajectory)[2])[1]["flag"] == "flag"
+
+
+def test_what_was_typed_on_the_way_to_the_first_error_is_stored_too(
+    open_at: Open, filled: FilledWorld
+) -> None:
+    store, _, ids = filled
+    trajectory = ids.sampled[11]
+    ours = chunks(store, trajectory)
+    queue = make(store, "Notes on the way", trajectory, mode="first-error")
+    app = open_at(queue=queue, work=1)
+    app.text_area[0].set_value("unusual, but sound").run()
+    press(app, "flag-")
+    press(app, "item-chunk-next")
+    app.text_area[0].set_value("here").run()
+    press(app, "first-error-")
+    said = [store.history(chunk)[-1].review for chunk in ours[:2]]
+    assert [(row.verdict, row.comment, row.flag) for row in said] == [
+        (1, "unusual, but sound", "flag"),
+        (-1, "here", None),
+    ]
+    press(app, "queue-undo")
+    assert app.text_area[0].value == "here"
+    assert store.draft("rosa", ours[0])[0] == "unusual, but sound"
+    press(app, "no-error-")  # at a chunk that is not the last: what stands there stays there
+    said = [store.history(chunk)[-1].review for chunk in ours]
+    assert [row.comment for row in said] == ["unusual, but sound", "here", *[""] * (len(ours) - 2)]
+    assert {row.verdict for row in said} == {1}
+    app = open_at(queue=queue, work=1, item=said[0].item_id)
+    press(app, "change-")
+    assert app.text_area[0].value == "unusual, but sound"  # as it was said, to be changed
+    press(app, "first-error-")
+    row = store.history(ours[0])[-1].review
+    assert (row.verdict, row.comment) == (-1, "unusual, but sound")
+
+
+def test_an_address_with_another_queues_item_takes_nothing(open_at: Open, filled: FilledWorld) -> None:
+    store, _, ids = filled
+    here = make(store, "Here", ids.sampled[12])
+    there = make(store, "There", ids.sampled[12], blind=True)
+    store.next_item(there, "zed")
+    (zed,) = store.queue_progress(there)
+    item = next(i for i in range(1, 2000) if _queue_of(store, i) == there)
+    assert f"no item {item + 1}" in words(open_at(queue=here, item=item + 1))
+    assert store.queue_progress(there) == [zed]
+
+
+def _queue_of(store: Store, item: int) -> int | None:
+    try:
+        return store.item(item, "nobody @ nowhere").queue_id
+    except NotFoundError:
+        return None
+
+
+def test_a_store_that_fails_under_the_screen_is_named(
+    open_at: Open, filled: FilledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make(filled[0], "Locked out", filled[2].sampled[12])
+
+    def locked(*_: object) -> None:
+        raise StoreLockedError("the store stayed locked")
+
+    monkeypatch.setattr(Store, "next_item", locked)
+    assert "The store cannot be used&#58; the store stayed locked" in words(open_at(queue=queue, work=1))
 
 
 def test_a_blind_queue_says_neither_its_name_nor_what_judges_say(open_at: Open, filled: FilledWorld) -> None:

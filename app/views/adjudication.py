@@ -20,7 +20,7 @@ from app.views.adjudication_chunk import (
 )
 from app.widgets.access import actor, get_store
 from app.widgets.address import parameters
-from app.widgets.card import action_id, say
+from app.widgets.card import action_id, say, show_message
 from app.widgets.chips import label_chip, review_chip
 from app.widgets.chrome import reviewing_as
 from app.widgets.empty import empty_state, no_such
@@ -121,6 +121,7 @@ def _only(name: str, value: str) -> dict[str, str]:
 
 
 def _nothing(queue: int | None) -> None:
+    show_message()
     where = " in this queue" if queue is not None else ""
     empty_state(
         f"People disagree on no chunk{where}",
@@ -203,7 +204,7 @@ def _undo_bar(queue: int | None, keys: Mapping[str, str]) -> dict[str, str]:
 def _undo(review_id: int, chunk_id: int, queue: int | None) -> None:
     """Callback: take back the decision and open its chunk again. The id makes a second press the same action."""
     try:
-        get_store().undo(f"undo-adjudication-{review_id}", actor(), chunk_id)
+        get_store().undo(f"undo-adjudication-{review_id}", actor(), chunk_id, review_id=review_id)
         go_here(_here(queue, chunk_id))
     except StoreError as error:
         say(f"Nothing was taken back: {error}")

@@ -132,6 +132,7 @@ def decide(opened: Opened, keys: Mapping[str, str], decided: Callable[[int], Non
     """The form, for an owner; ``decided`` is called with the chunk once a decision is stored. Returns {action: key of
     the widget it presses}."""
     store, me, chunk = get_store(), actor(), opened.chunk
+    show_message()
     if store.role(me) != "owner":
         st.info("An owner decides. Owners give roles on the People page.", icon=":material/lock:")
         return {}
@@ -146,7 +147,6 @@ def decide(opened: Opened, keys: Mapping[str, str], decided: Callable[[int], Non
         st.markdown(
             "**Decide**" if opened.disputed else "**Decide**, though nobody disagrees or it was decided"
         )
-        show_message()
         card = Card(what, action_id(what), chunk.id, chunk.text, None)
         return ask(card, DECISIONS, submit, keys, primary=opened.disputed)
 

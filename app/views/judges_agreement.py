@@ -206,9 +206,11 @@ def _with_judges(asked: Asked, known: Raters) -> None:
 
 
 def _by_queue(queues: Mapping[int, str]) -> None:
-    drawn = []
+    drawn, complete = [], True
     for queue_id in sorted(queues, reverse=True)[:MOST_QUEUES]:
-        group = among_many(_units(get_store().answers(queue_id=queue_id, limit=OVERVIEW).rows))
+        found = get_store().answers(queue_id=queue_id, limit=OVERVIEW)
+        complete = complete and found.complete
+        group = among_many(_units(found.rows))
         if group.n:
             figures = (
                 figure_text(group.raw, share=True),
@@ -226,6 +228,7 @@ def _by_queue(queues: Mapping[int, str]) -> None:
             )
     if drawn:
         row_table(QUEUE_COLUMNS, drawn, label="Agreement by queue", key="agreement-queues")
+        _bounds(complete, 0, OVERVIEW)
     else:
         st.caption("In no queue did two people answer the same item yet.")
 

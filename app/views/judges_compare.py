@@ -44,7 +44,7 @@ def show_comparison(asked: Asked, known: Raters, queues: Mapping[int, str]) -> N
     """Choose the two and what they are compared with; then numbers, the chunk that is open, and the chunks."""
     names = known.of("judge", "run")
     _choose(asked, known, queues, names)
-    if asked.a not in names or asked.b not in names:
+    if asked.a not in names or asked.b not in names or asked.a == asked.b:
         _not_two(names)
         return
     a, b = asked.a, asked.b

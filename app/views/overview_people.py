@@ -38,7 +38,7 @@ def judge_by_position(totals: Totals) -> None:
         return
     most = max(judges, key=lambda judge: sum(found[judge].values()))
     asked = st.query_params.get("judge", str(most))
-    if not asked.isdecimal() or int(asked) not in judges:
+    if not (asked.isdecimal() and len(asked) <= 18) or int(asked) not in judges:
         no_such("judge with labelled chunks", asked)
         asked = str(most)
     _choose(judges, int(asked), rule)

@@ -20,6 +20,7 @@ from app.widgets.empty import empty_state, no_such
 from app.widgets.guide_text import show_guide
 from app.widgets.here import here_button
 from app.widgets.keys import bindings, key_hint, press_keys
+from app.widgets.live import live
 from app.widgets.review_form import focus_wanted
 from app.widgets.safe_text import escape_line, raw_toggle
 from app.widgets.when import stamp
@@ -34,10 +35,9 @@ def work(queue: QueueRow) -> None:
     """The screen of one queue's work."""
     if "work" not in st.query_params:
         st.query_params["work"] = "1"
-    _screen(queue)
+    live(_screen, every=None)(queue)
 
 
-@st.fragment
 def _screen(queue: QueueRow) -> None:
     try:
         item = _asked_item(queue.id)
@@ -65,10 +65,7 @@ def _asked_item(queue_id: int) -> ItemView | None:
         return store.next_item(queue_id, me)
     if not (given.isascii() and given.isdigit() and len(given) <= 18):
         raise NotFoundError(f"there is no item {given[:40]!r}")
-    item = store.item(int(given), me)
-    if item.queue_id != queue_id:
-        raise NotFoundError(f"item {item.id} is not in queue {queue_id}")
-    return item
+    return store.item(int(given), me, queue_id=queue_id)
 
 
 def _address(queue_id: int) -> dict[str, str]:

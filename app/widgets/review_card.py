@@ -17,6 +17,7 @@ from app.widgets.chips import chip, label_chip, review_chip
 from app.widgets.chrome import allowed, reviewing_as
 from app.widgets.curve_marks import Mark, people_mark
 from app.widgets.keys import bindings, key_hint, press_keys
+from app.widgets.live import live
 from app.widgets.review_form import VERDICTS, Card, ask, draft_again, focus_wanted, given, keep_draft
 from app.widgets.safe_text import code, escape_line, show_text
 from app.widgets.when import ago, stamp
@@ -58,7 +59,6 @@ def in_force(history: Sequence[HistoryRow], rule_label: Label | None) -> tuple[L
     return label, _SOURCES[source]
 
 
-@st.fragment
 def review_card(
     chunk_id: int, chunk_idx: int, rule_label: Label | None, text: str, *, blind: bool = False
 ) -> None:
@@ -66,6 +66,10 @@ def review_card(
 
     ``blind``: a queue hides what others say of the chunk, and so what is in force, from this reader.
     """
+    live(_card, every=None)(chunk_id, chunk_idx, rule_label, text, blind)
+
+
+def _card(chunk_id: int, chunk_idx: int, rule_label: Label | None, text: str, blind: bool) -> None:
     if st.session_state.pop(_STORED, False):
         st.rerun()  # the list of chunks shows reviews too
     history = get_store().history(chunk_id)
@@ -137,12 +141,12 @@ def _submit(card: Card, verdict: int | None, supersedes: int | None) -> None:
     _done(card)
 
 
-def _undo(card: Card) -> None:
-    """Callback: take back one's last review of the card's chunk."""
+def _undo(card: Card, review_id: int) -> None:
+    """Callback: take back the review that the card showed as one's last of its chunk."""
     if not fresh(card.what, card.action_id):
         return
     try:
-        get_store().undo(action_id=card.action_id, actor=actor(), chunk_id=card.chunk_id)
+        get_store().undo(card.action_id, actor(), card.chunk_id, review_id=review_id)
         draft_again(card.chunk_id)
     except StoreError as error:
         say(f"Nothing was taken back: {error}")
@@ -169,7 +173,7 @@ def _answered(card: Card, mine: ReviewRow, keys: Mapping[str, str]) -> dict[str,
             key=targets["undo"],
             icon=":material/undo:",
             on_click=_undo,
-            args=(card,),
+            args=(card, mine.id),
         )
         st.button(
             f"Change {key_hint('change', keys)}",
