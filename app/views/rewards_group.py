@@ -109,11 +109,10 @@ def candidates(store: Store) -> list[Candidate]:
         problems |= dict.fromkeys(row.problem_id for row in rows)
     found = []
     for problem_id in problems:
-        rows = [row for row in sampled_together(store, problem_id) if row.biggest_drop is not None]
-        paths = store.q_paths([row.id for row in rows]) if rows else {}
-        scored = [
-            row for row in rows if None not in paths[row.id]
-        ]  # a thrifty run leaves values without a point
+        rolled = [row for row in sampled_together(store, problem_id) if row.biggest_drop is not None]
+        paths = store.q_paths([row.id for row in rolled]) if rolled else {}
+        # a thrifty run leaves values without a point
+        scored = [row for row in rolled if None not in paths[row.id]]
         if len(scored) < 2:
             scored = _judged(store, problem_id)
         right = [row for row in scored if row.outcome == "correct"]
