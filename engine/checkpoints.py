@@ -25,10 +25,12 @@ def checkpoints_folder(home: Path) -> Path:
 
 
 def list_checkpoints(home: Path) -> list[str]:
-    """Names that a recipe may use, packaged ones first."""
+    """Names that a recipe may use, packaged ones first; a folder whose name no recipe can hold is passed over."""
     folder = checkpoints_folder(home)
-    own = sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file()) if folder.is_dir() else []
-    return [name for name, path in PACKAGED.items() if (path / "config.json").is_file()] + own
+    found = folder.iterdir() if folder.is_dir() else ()
+    own = sorted(p.name for p in found if _NAME.fullmatch(p.name) and (p / "config.json").is_file())
+    packaged = [name for name, path in PACKAGED.items() if (path / "config.json").is_file()]
+    return packaged + [name for name in own if name not in PACKAGED]
 
 
 def check_name(name: str) -> str:

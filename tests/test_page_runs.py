@@ -113,6 +113,8 @@ def test_log_tail_keeps_whole_lines_of_the_end(tmp_path: Path) -> None:
     assert all(line.startswith("line ") for line in lines[:-2])
     assert len(lines) < 10_000
     assert log_tail(tmp_path / "absent.log") == ""
+    path.write_bytes(b"loading\n" + b"".join(b"\r%d of 9999" % i for i in range(9_999)))
+    assert log_tail(path) == "9998 of 9999"  # a progress bar that was never ended
 
 
 def test_a_store_that_cannot_be_read_for_a_while_is_named_in_place() -> None:
@@ -268,6 +270,23 @@ def test_what_came_of_a_set_leads_to_training_on_it(open_at: Open, store: Store)
     app = button(open_at(run=str(run_id)), "Train a judge on it").click().run()
     assert app.query_params["new"] == "train-judge"
     assert field(app, "train-judge", "set").value == "2024"  # a name, although it looks like a number
+
+
+@pytest.mark.parametrize(
+    ("select", "leads_to"),
+    [
+        ({"policy": "nano"}, [("Its trajectories", "policy=nano")]),
+        ({"trajectory_ids": [7]}, [("Its trajectory", "traj=7")]),
+        ({"trajectory_ids": [7, 8]}, []),  # the list of solutions cannot be filtered by ids
+    ],
+)
+def test_a_run_leads_to_the_solutions_that_it_worked_on_and_to_no_others(
+    open_at: Open, store: Store, select: dict[str, object], leads_to: list[tuple[str, str]]
+) -> None:
+    run_id = run_to(store, "done", "judge", select=select, llm={"checkpoint": "tiny"})
+    links = [link.proto for link in open_at(run=str(run_id)).get("page_link")]
+    shown = [(link.label, link.query_string) for link in links if link.label.startswith("Its ")]
+    assert shown == leads_to
 
 
 def test_the_list_names_memory_and_gpus(open_at: Open, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.views.runs_compare import differing
+from app.views.runs_compare import MOST, differing
 from db.store import Store
 from tests.page_support import Open, button
 from tests.runs_page import cells, field, make_checkpoint, open_at, run_to, store, words
@@ -78,6 +78,12 @@ def test_what_cannot_be_compared_is_said(open_at: Open, store: Store, runs: str,
     assert said in words(open_at(view="compare", runs=runs.format(first=first, other=other)))
 
 
+def test_runs_that_are_too_many_to_compare_are_named(open_at: Open, store: Store) -> None:
+    runs = [run_to(store, "done", "sample") for _ in range(MOST + 1)]
+    said = words(open_at(view="compare", runs=",".join(map(str, runs))))
+    assert f"At most {MOST} runs can be compared: run {runs[-1]} is left out." in said
+
+
 def test_an_unknown_view_is_named(open_at: Open) -> None:
     assert "There is no view charts here" in words(open_at(view="charts"))
 
@@ -120,6 +126,17 @@ def test_a_card_shows_itself_and_what_to_do_with_it(open_at: Open, tmp_path: Pat
     words(app)
     assert field(app, "judge", "llm.checkpoint").value == "my-judge"
     assert "Train a judge from it" in [b.label for b in open_at(view="checkpoints", checkpoint="tiny").button]
+
+
+def test_a_folder_that_no_recipe_can_name_and_a_card_with_gaps_break_no_page(
+    open_at: Open, store: Store, tmp_path: Path
+) -> None:
+    make_checkpoint(tmp_path / "checkpoints" / "my model")
+    gaps = {"held_out_before": {"single": None}, "held_out_after": {"single": 0.5}}
+    make_checkpoint(tmp_path / "checkpoints" / "gaps", gaps)
+    rows = {row[0]: row for row in cells(open_at(view="checkpoints"), "Checkpoints")}
+    assert rows["gaps"][4] == "one judgment 50.0%" and "my model" not in rows
+    words(open_at(new="sample"))
 
 
 @pytest.mark.parametrize("name", ["absent", "../etc", "x<b>"])

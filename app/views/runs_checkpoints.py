@@ -104,7 +104,8 @@ def key_metrics(card: Mapping[str, Any]) -> str:
     said = []
     for name, called in ACCURACIES.items():
         if isinstance(after.get(name), int | float):
-            was = f"{before[name]:.1%} → " if isinstance(before, Mapping) and name in before else ""
+            earlier = before.get(name) if isinstance(before, Mapping) else None
+            was = f"{earlier:.1%} → " if isinstance(earlier, int | float) else ""
             said.append(f"{called} {was}{after[name]:.1%}")
     return ", ".join(said)
 

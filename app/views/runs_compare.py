@@ -73,6 +73,8 @@ def _read(given: str | None) -> list[RunRow]:
             )
         elif len(runs) < MOST:
             runs.append(run)
+        else:
+            st.warning(f"At most {MOST} runs can be compared: run {run.id} is left out.")
     return runs
 
 

@@ -197,8 +197,8 @@ def log_tail(path: Path) -> str:
             text = log.read().decode("utf-8", errors="replace")
     except OSError:
         return ""
-    if size > LOG_BYTES:
-        text = text.partition("\n")[2]
+    if size > LOG_BYTES:  # one line alone may be longer: a progress bar that is drawn over and over
+        text = text.partition("\n")[2] or text
     lines = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
     return _CONTROL.sub("", "\n".join(lines)).rstrip()
 

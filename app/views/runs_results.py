@@ -174,13 +174,7 @@ def next_steps(run: RunRow) -> None:
     """Links and buttons to what one does with such a run: each opens a form that is filled in already."""
     with st.container(horizontal=True, vertical_alignment="center"):
         if run.kind in ("sample", "rollout", "judge") and run.done:
-            target = {"run": str(run.id)} if run.kind == "sample" else selected(run)
-            st.page_link(
-                "views/trajectories.py",
-                label="Its trajectories",
-                icon=":material/list_alt:",
-                query_params=target,
-            )
+            _trajectories(run)
         if run.kind == "rollout" and run.done:
             report_button(run)
         if run.kind == "sample" and run.done:
@@ -202,6 +196,25 @@ def next_steps(run: RunRow) -> None:
                 key="card",
                 icon=":material/id_card:",
             )
+
+
+def _trajectories(run: RunRow) -> None:
+    """What the run made or worked on; nothing where those were chosen by many ids, by which the list has no filter."""
+    ids = list((run.recipe.get("select") or {}).get("trajectory_ids") or ())
+    if len(ids) == 1:
+        st.page_link(
+            "views/trajectory.py",
+            label="Its trajectory",
+            icon=":material/timeline:",
+            query_params={"traj": str(ids[0])},
+        )
+    elif not ids:
+        st.page_link(
+            "views/trajectories.py",
+            label="Its trajectories",
+            icon=":material/list_alt:",
+            query_params={"run": str(run.id)} if run.kind == "sample" else selected(run),
+        )
 
 
 def report_button(run: RunRow) -> None:
