@@ -331,7 +331,7 @@ def _decode(cursor: str, where: TrajectoryFilter, sort: str) -> _Position:
     wrong = CursorError(f"cursor {cursor[:80]!r} is none of this list's: begin at its first page")
     try:
         digest, null, value, id_ = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise wrong from error
     if any(isinstance(one, int) and abs(one) > LARGEST for one in (value, id_)):
         raise wrong  # no id of any store

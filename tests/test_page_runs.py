@@ -36,6 +36,8 @@ def test_an_empty_list_says_what_to_press(open_at: Open) -> None:
         ({"new": "bake"}, "There is no kind of run bake"),
         ({"new": "sample", "set": "nn=3"}, "nn: Extra inputs are not permitted"),
         ({"new": "sample", "set": "junk"}, "write key=value"),
+        ({"new": "sample", "set": "n=["}, "--set 'n=[': the value is not YAML"),
+        ({"new": "sample", "set": "dataset=2026-13-01"}, "the value is not YAML: month must be in 1..12"),
         ({"new": "sample", "like": "99"}, "There is no run 99"),
         ({"before": "x"}, "is not the number of a run"),
         ({"colour": "red"}, "colour=…, which this page does not know"),

@@ -236,8 +236,9 @@ def test_wrong_fields_of_pasted_yaml_are_named(open_at: Open, store: Store) -> N
     assert "(n): Input should be greater than or equal to 1" in said
     assert "foo: there is no such field" in said
     assert button(app, "Start: sample solutions").disabled
-    app.text_area[0].set_value("kind: [").run()
-    assert "not YAML" in words(app)
+    for broken in ("kind: [", "name: 2026-13-01"):
+        app.text_area[0].set_value(broken).run()
+        assert "not YAML" in words(app)
     app.text_area[0].set_value("kind: judge\nk: 2\nllm: {checkpoint: tiny}\n").run()
     button(app, "Start: judge chunks").click().run()
     [run] = store.runs()

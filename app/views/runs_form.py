@@ -287,7 +287,7 @@ def _parsed(leaf: Leaf, value: Any) -> Any:
     if is_yaml(leaf) and isinstance(value, str):
         try:
             return yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # ValueError: a date that is none, 2026-13-01
             return value
     if get_origin(leaf.type) is tuple and isinstance(value, str):
         return [_number(part.strip()) for part in value.split(",") if part.strip()]

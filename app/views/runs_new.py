@@ -283,7 +283,7 @@ def _parsed_yaml(form: Form) -> dict[str, Any]:
         raise RecipeError(f"the YAML has {len(text):,} characters; a recipe has at most {MAX_YAML:,}")
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, 2026-13-01
         raise RecipeError(f"not YAML: {error}") from error
     if not isinstance(data, dict):
         raise RecipeError(f"a recipe is a mapping of fields, this is {type(data).__name__}")
