@@ -50,13 +50,18 @@ class _Number:
 
 # An upright i is the imaginary unit and not a word.
 _UPRIGHT_LETTER = re.compile(r"\\(?:mathrm|text)\{([a-z])\}")
+# 10\,000 and 10 000 are ten thousand; math-verify reads 10 times 0.
+_GROUPS = re.compile(r"(?<!\d)[1-9]\d{0,2}(?:(?:\\[,:;! ]|~|\s)+\d{3})+(?!\d)")
+_NO_DIGITS = re.compile(r"\D+")
 # 5元 and 12 平方厘米 are the number; 5万 is not 5.
 _CJK_UNIT = re.compile(r"(?<=[\d})])\s*(?![万亿兆千百十成折])[\u4e00-\u9fff]{1,6}$")
 
 
 def clean(answer: str) -> str:
-    """An answer without NUL, full-width characters, a stop or a Chinese unit behind it, white space around it."""
+    """An answer without NUL, full-width characters, space between groups of three digits, a stop or a Chinese unit
+    behind it, white space around it."""
     answer = answer.translate(_ASCII_TWINS).strip().rstrip("。").removesuffix(".").strip()
+    answer = _GROUPS.sub(lambda groups: _NO_DIGITS.sub("", groups[0]), answer)
     return _UPRIGHT_LETTER.sub(r"\1", _CJK_UNIT.sub("", answer))
 
 
