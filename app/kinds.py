@@ -45,8 +45,9 @@ def _solutions(store: Store, recipe: SampleRecipe | EvaluatePolicyRecipe | Searc
 
 
 def _rollouts(store: Store, recipe: RolloutRecipe) -> int:
-    trajectories, chunks = store.count_selection(**recipe.select.model_dump())
-    return max(0, chunks - trajectories) * recipe.m
+    behind_chunks, bare_problems = store.count_prefixes(**recipe.select.model_dump())
+    searched = recipe.places == "first-error"  # a search looks at no bare problem
+    return (behind_chunks + (0 if searched else bare_problems)) * recipe.m
 
 
 def _judgments(store: Store, recipe: JudgeRecipe) -> int:

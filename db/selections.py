@@ -121,6 +121,24 @@ class SelectionStore(StagesStore, StopsStore):
             trajectories, chunks = db.execute(query).one()
             return int(trajectories), int(chunks)
 
+    def count_prefixes(self, **where: Any) -> tuple[int, int]:
+        """What a rollout run over a selection draws from: prefixes behind a chunk (all but the graded end of a finished
+        solution; those that solutions share are counted for each), and problems with solutions that were not sampled,
+        whose bare problem has no pass rate."""
+        behind = case(
+            (Trajectory.outcome == "truncated", Trajectory.n_chunks),
+            (Trajectory.n_chunks > 0, Trajectory.n_chunks - 1),
+            else_=0,
+        )
+        bare = case((Trajectory.draw.is_(None), Trajectory.problem_id))
+        chosen = _selected(**where).subquery()
+        query = select(func.coalesce(func.sum(behind), 0), func.count(bare.distinct())).where(
+            Trajectory.id.in_(select(chosen.c.id))
+        )
+        with self.read() as db:
+            inner, bare_problems = db.execute(query.where(*not_hidden(db, self.viewer, Trajectory.id))).one()
+            return int(inner), int(bare_problems)
+
     def hidden_now(self) -> str:
         """A key of what blind queues hide from the viewer at this moment; empty where they hide nothing.
 

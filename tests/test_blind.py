@@ -146,6 +146,7 @@ SILENT: dict[str, Read] = {
     "chunk_place": lambda s, x: s.chunk_place(x.chunks[0]),
     "count_disputes": lambda s, x: s.count_disputes(),
     "count_problems": lambda s, x: s.count_problems(),
+    "count_prefixes": lambda s, x: s.count_prefixes(),
     "count_selection": lambda s, x: s.count_selection(),
     "datasets": lambda s, x: s.datasets(),
     "disputes": lambda s, x: s.disputes(),

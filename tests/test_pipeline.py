@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.kinds import kind_of
 from db.check import check
-from db.rows import NewProblem, NewRollout
+from db.rows import NewChunk, NewProblem, NewRollout, NewTrajectory
 from engine.judge import parse_verdict
 from engine.llm.base import Request
 from engine.llm.scripted import ScriptedLLM, newest_first, shuffled
@@ -86,6 +87,29 @@ def test_rollouts_fill_every_prefix_to_m_and_label_every_chunk(sampled, tmp_path
     assert run.done == run.total == len(rows)
     assert result["labelled_chunks"] == 36 and len(little.all_labels(sampled)) == 36
     assert check(sampled) == []
+
+
+def test_what_a_run_will_draw_is_counted_with_bare_problems_and_cut_off_ends(tmp_path: Path):
+    store = little.open_little(tmp_path, problems=1)
+    (problem,) = store.problem_ids(little.DATASET)
+    rows = [
+        NewTrajectory(
+            problem,
+            "ada",
+            "".join(f"<chunk>{text}</chunk>\n" for text in texts),
+            "",
+            tuple(NewChunk("<chunk>", text, "</chunk>\n") for text in texts),
+            "tags",
+            outcome,
+            None,
+        )
+        for texts, outcome in ((("1+2=3", "3+3=6"), "wrong"), (("1+2=4", "4+3=8"), "truncated"))
+    ]
+    store.add_trajectories(rows, run_id=None, actor="ada")
+    recipe = little.rollout_recipe(m=8)
+    counted = kind_of("rollout").count(store, recipe)
+    roll_out(little.context(store, recipe, tmp_path), little.scripted_policy())
+    assert len(little.all_rollouts(store)) == counted == (1 + 1 + 2) * 8
 
 
 def test_trajectories_that_begin_alike_share_rollouts(sampled, tmp_path: Path):

@@ -16,7 +16,7 @@ from engine.recipes import Recipe
 
 NOTHING = {
     "sample": "There is nothing to sample: this data set has no problems yet. Let new ones be written first.",
-    "rollout": "There is nothing to roll out: no trajectory with more than one chunk fits. Sample some first.",
+    "rollout": "There is nothing to roll out: no trajectory fits that has a prefix to roll out from. Sample some first.",
     "judge": "There is nothing to judge: no trajectory fits. Sample some first.",
 }
 TIGHT = 0.8
