@@ -47,8 +47,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 @dataclass(frozen=True)
 class Savings:
-    """Rollouts. ``all``: M draws of every prefix of every solution by itself; ``spared``: {why: how many}; ``there``: in
-    the store before; ``drawn`` by this run."""
+    """Rollouts. ``all``: M draws of every prefix of every solution by itself, a bare problem that was sampled once;
+    ``spared``: {why: how many}; ``there``: in the store before; ``drawn`` by this run."""
 
     all: int
     spared: Mapping[str, int]
@@ -172,7 +172,8 @@ def _savings(found: Savings, too_long: object, *, partial: bool) -> str:
     if partial:
         return "<h2>What was spared</h2>\n<p>Not counted: some rollouts of this run are hidden from you.</p>"
     head = _heads(("", ""), ("", ""), ("Rollouts", "n"), ("Share", "n"))
-    rows = [_row("M draws of every prefix of every solution, each by itself", found.all, found.all, "t2")]
+    every = "M draws of every prefix of every solution, each by itself; a bare problem that was sampled, once"
+    rows = [_row(every, found.all, found.all, "t2")]
     rows += [_row(f"− {SPARED[name]}", n, found.all, "t1") for name, n in found.spared.items() if n]
     if found.there:
         rows.append(_row("− in the store before this run", found.there, found.all, "t1"))

@@ -100,7 +100,9 @@ def test_the_report_s_numbers_are_the_store_s(store: Store, tmp_path: Path) -> N
     found = savings(store.run(run_id), drawn)
     result = store.run(run_id).result
     assert found.there == before and found.spared["spared_by_thrift"] == result["spared_by_thrift"] > 0
-    assert found.all == drawn + before + sum(found.spared.values())
+    solutions = store.stage_trajectories(store.trajectory_ids())
+    problems = len({solution.problem_id for solution in solutions})
+    assert found.all == 16 * (sum(len(solution.chunks) for solution in solutions) + problems)
     assert "Tokens a second: 100.0 on the whole" in page.said
     assert "60.0% the language model; 10.0% the grader; 10.0% the store; 20.0% its own work" in page.said
     assert "http://127.0.0.1:8001 30 75.0% 2 1" in " ".join(page.said.split())
