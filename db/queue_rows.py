@@ -144,7 +144,8 @@ class ItemView:
     head: int | None
     """The last row of that chain: what an answer passes as ``supersedes``."""
     first_error: int | None
-    """Mode first-error: the person's answer so far, -1 for no error; None: not answered."""
+    """Mode first-error: the person's answer so far, -1 for no error; None: not answered, or parts of the answer were
+    taken back or changed on the solution's page."""
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,9 @@ def _said(db: Connection, place: Place, actor: str) -> tuple[int | None, ReviewR
         chunk_id = first_chunk(db, place.trajectory_id)
         answers = answers_of(db, place, actor)
         errors = [idx for idx, said in answers.items() if said.verdict == -1]
-        first_error = errors[0] if errors else -1 if answers else None
+        chunks = select(func.count()).where(Chunk.trajectory_id == place.trajectory_id)
+        whole = bool(answers) and len(answers) == db.scalar(chunks)
+        first_error = errors[0] if errors else -1 if whole else None
     if chunk_id is None:
         return None, None, None
     head, said = chain_of(db, chunk_id, actor)

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.views.overview_labels import POSITIONS, lost_rows
 from app.views.overview_people import differing, placed
+from app.widgets.overview_charts import Placed, right_by_position
 from db.queues_store import NewQueue
 from db.store import open_store
 from tests.filled_store import filled_store
@@ -133,6 +134,14 @@ def test_review_says_what_people_said_and_what_waits(open_at: Open, tmp_path: Pa
     assert any("0 of 4 items" in bar.proto.text for bar in app.get("progress"))
     assert "confidence 0.9 or more" in words(app)
     store.close()
+
+
+def test_chunks_stand_in_their_order_where_a_label_is_missing_at_some() -> None:
+    def at(*places: str) -> list[Placed]:
+        return [Placed(place, 0.5, 0.4, 0.6, 3) for place in places]
+
+    figure = right_by_position({"+": at("0", "3", "16+"), "−": at("1", "2", "10")})
+    assert figure.layout.xaxis.categoryarray == ("0", "1", "2", "3", "10", "16+")
 
 
 def test_late_positions_share_the_last_bar() -> None:

@@ -202,6 +202,24 @@ def test_guidelines_get_versions(open_at: Open, filled: FilledWorld) -> None:
     assert "closed" in words(open_at(queue=queue, work=1))
 
 
+def test_guidelines_being_written_survive_a_version_of_somebody_else(
+    open_at: Open, filled: FilledWorld
+) -> None:
+    store, _, ids = filled
+    queue = make(store, "Two pens", ids.sampled[8], guidelines="Old.")
+    app = open_at(queue=queue)
+    press(app, "guidelines-edit")
+    store.set_guidelines(queue, "By ann.", "ann")
+    app.text_area[0].set_value("By rosa.").run()
+    press(app, "guidelines-store")
+    said = words(app)
+    assert "version 2 by ann" in said and "By ann" in said and app.text_area[0].value == "By rosa."
+    assert store.guidelines(queue)[0].text == "By ann."
+    press(app, "guidelines-store")
+    assert [row.text for row in store.guidelines(queue)] == ["By rosa.", "By ann.", "Old."]
+    assert not app.text_area
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [

@@ -75,6 +75,17 @@ def test_a_first_error_is_changed_whole_and_taken_back_whole(store: Store, secon
     assert (view.first_error, view.status, store.queue(queue).n_settled) == (None, "open", 0)
 
 
+def test_an_answer_of_which_a_part_was_taken_back_is_not_no_error(store: Store):
+    queue, chunks = first_error_queue(store)
+    item = store.next_item(queue, "ann")
+    assert item
+    store.answer_first_error(item.id, "a", "ann", 2)
+    store.undo("u", "ann", chunks[2])  # on the solution's page
+    assert store.item(item.id, "ann").first_error is None
+    store.add_review(chunks[2], "b", "ann", -1, supersedes=store.history(chunks[2])[-1].review.id)
+    assert store.item(item.id, "ann").first_error is None
+
+
 def test_what_is_no_chunk_or_no_solution_is_refused(store: Store):
     queue, chunks = first_error_queue(store)
     item = store.next_item(queue, "ann")

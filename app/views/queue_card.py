@@ -255,8 +255,10 @@ def _answered(asked: Asked, card: Card, keys: Mapping[str, str]) -> dict[str, st
     elif item.first_error is not None and item.first_error >= 0:
         words = f"first error in chunk {item.first_error}"
         st.markdown(f"You said {chip('red', 'do_not_disturb_on', words)}")
-    else:
+    elif item.first_error is not None:
         st.markdown(f"You said {chip('green', 'add_circle', 'no error')}")
+    else:
+        st.markdown("You answered it, and changed parts of the answer since, chunk by chunk.")
     targets = {"change": f"change-{card.action_id}"}
     with st.container(horizontal=True, gap="small"):
         st.button(

@@ -31,6 +31,8 @@ COLUMNS = (
 LONGEST_GUIDE = 20_000
 _MESSAGE = "queue_message"
 _EDITING = "queue_editing"
+"""Whose guidelines are being written, and the version that they began from."""
+_TEXT = "guidelines-text"
 
 
 def one_queue(queue: QueueRow) -> None:
@@ -128,7 +130,8 @@ def _set_open(queue_id: int, is_open: bool) -> None:
 def _guidelines(queue: QueueRow, versions: list[GuidelineRow], *, may_edit: bool) -> None:
     st.markdown("##### Guidelines", anchors=False)
     newest = versions[0] if versions else None
-    if may_edit and st.session_state.get(_EDITING) == queue.id:
+    editing = st.session_state.get(_EDITING)
+    if may_edit and editing and editing[0] == queue.id:
         _editor(queue.id, newest)
         return
     if newest is None:
@@ -143,7 +146,7 @@ def _guidelines(queue: QueueRow, versions: list[GuidelineRow], *, may_edit: bool
             key="guidelines-edit",
             icon=":material/edit:",
             on_click=_edit,
-            args=(queue.id,),
+            args=(queue.id, newest),
         )
     if len(versions) > 1:
         chosen = st.selectbox(
@@ -160,12 +163,11 @@ def _version(row: GuidelineRow) -> str:
 
 
 def _editor(queue_id: int, newest: GuidelineRow | None) -> None:
-    key = f"guidelines-text-{queue_id}-{newest.version if newest else 0}"
-    if key not in st.session_state:
-        st.session_state[key] = newest.text if newest else ""
+    if _TEXT not in st.session_state:  # another page was open meanwhile
+        _edit(queue_id, newest)
     st.text_area(
         "Markdown: headings, lists, bold, emphasis, code, formulas",
-        key=key,
+        key=_TEXT,
         height=360,
         max_chars=LONGEST_GUIDE,
     )
@@ -175,20 +177,35 @@ def _editor(queue_id: int, newest: GuidelineRow | None) -> None:
             key="guidelines-store",
             type="primary",
             on_click=_store,
-            args=(queue_id, key),
+            args=(queue_id,),
         )
-        st.button("Leave it", key="guidelines-leave", type="tertiary", on_click=_edit, args=(None,))
+        st.button("Leave it", key="guidelines-leave", type="tertiary", on_click=_leave)
 
 
-def _edit(queue_id: int | None) -> None:
-    """Callback: open or close the editor."""
-    st.session_state[_EDITING] = queue_id
+def _edit(queue_id: int, newest: GuidelineRow | None) -> None:
+    """Callback: open the editor with the version that is shown."""
+    st.session_state[_EDITING] = (queue_id, newest.version if newest else 0)
+    st.session_state[_TEXT] = newest.text if newest else ""
 
 
-def _store(queue_id: int, key: str) -> None:
-    """Callback: the next version of the guidelines."""
+def _leave() -> None:
+    """Callback: close the editor."""
+    st.session_state[_EDITING] = None
+
+
+def _store(queue_id: int) -> None:
+    """Callback: the next version of the guidelines; one that somebody else stored meanwhile is shown first."""
     try:
-        get_store().set_guidelines(queue_id, st.session_state.get(key, ""), actor())
-        st.session_state[_EDITING] = None
+        _, version = st.session_state[_EDITING]
+        newest = get_store().guidelines(queue_id)[:1]
+        if newest and newest[0].version != version:
+            st.session_state[_EDITING] = (queue_id, newest[0].version)
+            st.session_state[_MESSAGE] = (
+                f"Nothing was stored: {_version(newest[0])}, came while you wrote. Store again to put yours after "
+                f"it. It says: {newest[0].text}"
+            )
+            return
+        get_store().set_guidelines(queue_id, st.session_state.get(_TEXT, ""), actor())
+        _leave()
     except StoreError as error:
         st.session_state[_MESSAGE] = f"Nothing was stored: {error}"

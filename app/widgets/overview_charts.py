@@ -96,7 +96,14 @@ def right_by_position(right: Mapping[str, Sequence[Placed]]) -> go.Figure:
         )
     figure.update_layout(height=250, **frame(own))
     figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0})
-    figure.update_xaxes(title={"text": "chunk", "standoff": 4}, type="category", showgrid=False)
+    places = {row.position for rows in right.values() for row in rows}
+    figure.update_xaxes(
+        title={"text": "chunk", "standoff": 4},
+        type="category",
+        categoryorder="array",  # else in the order in which the lines come to them
+        categoryarray=sorted(places, key=lambda place: int(place.rstrip("+"))),
+        showgrid=False,
+    )
     figure.update_yaxes(range=[-0.03, 1.05], tickformat=".0%", gridcolor=own.grid, zeroline=False, nticks=5)
     return figure
 
