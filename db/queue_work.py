@@ -192,6 +192,8 @@ class QueueWork(StoreBase):
             mine = (Assignment.actor == actor, Assignment.status == "skipped", Assignment.item_id.in_(items))
             n = db.execute(delete(Assignment).where(*mine)).rowcount
             _walk_from(db, queue_id, actor, -1)
+            if n:
+                note(db, actor, "ask again what was skipped", f"queue {queue_id}", items=n)
             return n
 
     def undo_last(self, queue_id: int, actor: str, action_id: str) -> int:

@@ -114,6 +114,7 @@ def test_what_was_skipped_goes_to_others_and_is_asked_again_only_on_request(stor
     store.skip(item.id, "ann")
     assert work(store, queue, "ann") == chunks[1:] and store.item(item.id, "ann").status == "skipped"
     assert store.retry_skipped(queue, "ann") == 1
+    assert store.audit(limit=1)[0].detail == {"items": 1}
     again = store.next_item(queue, "ann")
     assert again and again.id == item.id
     store.skip(item.id, "ann")
