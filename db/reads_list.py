@@ -141,11 +141,11 @@ class ListReads(StoreBase):
         has_previous = more if backwards else cursor is not None
         return TrajectoryPage(rows, ends[1] if has_next else None, ends[0] if has_previous else None)
 
-    def count_trajectories(self, where: TrajectoryFilter, *, stop: int = 1000) -> int:
-        """How many fit, counted up to ``stop`` + 1 (shown as "1,000+")."""
+    def count_trajectories(self, where: TrajectoryFilter, *, sort: str = "newest", stop: int = 1000) -> int:
+        """How many are in the list in that order, counted up to ``stop`` + 1 (shown as "1,000+")."""
         with self.read() as db:
             conditions = _conditions(db, where)
-            if _tells(where):
+            if sort != "newest" or _tells(where):
                 conditions += not_hidden(db, self.viewer, Trajectory.id)
             fitting = select(Trajectory.id).where(*conditions).limit(stop + 1).subquery()
             return db.execute(select(func.count()).select_from(fitting)).scalar_one()

@@ -368,6 +368,15 @@ def test_a_list_keeps_hidden_rows_blank_where_being_there_tells_nothing(worlds: 
     assert (rows[secret.plain].blind, rows[secret.plain].outcome) == (False, "correct")
 
 
+def test_a_list_is_counted_as_it_is_listed(worlds: tuple[Store, Store, Secret]):
+    for viewer in (VIEWER, "ann"):
+        seen = worlds[0].seen_by(viewer)
+        for where in LISTS:
+            for sort in SORTS:
+                listed = len(seen.trajectory_page(where, sort=sort).rows)
+                assert seen.count_trajectories(where, sort=sort) == listed, (viewer, where, sort)
+
+
 def test_a_blind_queues_name_order_and_recipe_are_for_owners_who_do_not_work_in_it(store: Store):
     _, chunks = add_trajectory(store, add_problem(store))
     queue = blind_queue(store, chunks, name="label noise of judge 3", order="label-noise")

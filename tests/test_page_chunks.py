@@ -215,6 +215,12 @@ def test_bulk_actions_carry_the_filter_to_a_queue_and_the_solutions_to_a_run(
     }
 
 
+def test_a_queue_gets_the_ends_of_ranges_as_they_are(open_at: Open) -> None:
+    app = open_at(show="chunks", q_before_min=repr(2 / 3))  # 0.666667 would leave out 2 of 3
+    [link] = [one for one in app.get("page_link") if one.proto.label == "Queue these"]
+    assert dict(parse_qsl(link.proto.query_string)) == {"new": "1", "q_before_min": repr(2 / 3)}
+
+
 def test_a_limit_stands_beside_the_count_where_it_binds(
     open_at: Open, filled: FilledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

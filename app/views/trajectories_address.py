@@ -198,11 +198,16 @@ def filter_query(where: ChunkFilter) -> dict[str, str]:
     return {
         name: words[value]
         if isinstance(value, bool)
-        else f"{value:g}"
+        else _written(value)
         if isinstance(value, float)
         else str(value)
         for name, value in where.asks.items()
     }
+
+
+def _written(value: float) -> str:
+    """Short where that is the number: rounded, an end of a range would leave out what stands on it."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def as_chunks(where: TrajectoryFilter) -> ChunkFilter:

@@ -203,7 +203,7 @@ def _list(asked: Asked) -> None:
     if not found.rows:
         _nothing()
         return
-    count = store.count_trajectories(_where(asked), stop=COUNTED)
+    count = store.count_trajectories(_where(asked), sort=asked.sort, stop=COUNTED)
     total = f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"
     noun = "trajectory" if count == 1 else "trajectories"
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="list-bar"):
