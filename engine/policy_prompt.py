@@ -113,12 +113,15 @@ class PolicyPrompt:
         """``start`` and the beginning of a solution of which only the text is known.
 
         A solution that this checkpoint drew goes on from its own tokens instead: ``start`` and those. Plain: prompt
-        and solution are encoded as one text. Chat: see ``engine.llm.tokens.Tokens.encode_chat``.
+        and solution are encoded as one text, of which a tokenizer may change the white space and nothing else. Chat:
+        see ``engine.llm.tokens.Tokens.encode_chat``.
         """
         filled = render(self.text, problem=problem)
-        if not self.chat:
-            return Begun(tuple(reader.encode(filled + solution)))
         start = self.start(reader, problem)
+        if not self.chat:
+            plain = tuple(reader.encode(filled + solution))
+            said = _ink(reader.decode(plain)).removeprefix(_ink(reader.decode(start)))
+            return Begun(plain, _fault(_ink(solution), said, " (white space not counted)"))
         ids = tuple(reader.encode_chat(_turn(filled), solution))
         return Begun(
             ids, _fault(solution, reader.decode(ids[len(start) :])) if ids[: len(start)] == start else _MOVED
@@ -132,7 +135,12 @@ def _turn(content: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": content}]
 
 
-def _fault(wanted: str, got: str) -> str | None:
+def _ink(text: str) -> str:
+    """The text without its white space, which tokenizers add behind tags and at a text's beginning."""
+    return "".join(text.split())
+
+
+def _fault(wanted: str, got: str, counted: str = "") -> str | None:
     """How ``got`` differs from the text that was wanted; None where it does not."""
     if wanted == got:
         return None
@@ -140,6 +148,6 @@ def _fault(wanted: str, got: str) -> str | None:
         (i for i, (a, b) in enumerate(zip(wanted, got, strict=False)) if a != b), min(len(wanted), len(got))
     )
     return (
-        f"the tokenizer cannot write this solution: at character {at} it has {wanted[at : at + SHOWN]!r} and its tokens "
+        f"the tokenizer cannot write this solution: at character {at}{counted} it has {wanted[at : at + SHOWN]!r} and its tokens "
         f"say {got[at : at + SHOWN]!r}"
     )

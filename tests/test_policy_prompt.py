@@ -193,9 +193,20 @@ def test_names_of_special_tokens_in_a_solution_are_plain_text(every: dict[str, T
         assert not set(begun.token_ids[len(start) :]) & every[name]._special
 
 
-def test_a_character_that_the_tokenizer_lacks_is_a_fault_in_a_chat(every: dict[str, Tokens]) -> None:
-    begun = prompt(True).begun(every["nano"], PROBLEM, "3+4=7 é")
-    assert begun.fault is not None and "at character 6 it has 'é'" in begun.fault
+@pytest.mark.parametrize(("chat", "place"), [(True, "6"), (False, "5 (white space not counted)")])
+def test_a_character_that_the_tokenizer_lacks_is_a_fault(
+    every: dict[str, Tokens], chat: bool, place: str
+) -> None:
+    begun = prompt(chat).begun(every["nano"], PROBLEM, "3+4=7 é")
+    assert begun.fault is not None and f"at character {place} it has 'é'" in begun.fault
+
+
+def test_a_plain_prefix_may_not_say_another_thing(every: dict[str, Tokens]) -> None:
+    for text in ("<chunk>17 − t</chunk>", "<chunk>2 · 5", "<chunk>a<eos>b"):
+        assert prompt(False).begun(every["nano"], PROBLEM, text).fault is not None
+    for own in every.values():  # a problem that the tokenizer cannot write is no fault of the solution
+        begun = prompt(False).begun(own, f"{PROBLEM} 求 é", SOLUTION)
+        assert begun.fault is None
 
 
 def test_the_token_that_closes_a_turn_is_the_template_s(every: dict[str, Tokens]) -> None:
