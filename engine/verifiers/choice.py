@@ -23,6 +23,7 @@ _LETTER = re.compile(
     r"(?:\s*[.):：、]\s*(?P<text>\S.*)?|\s*)",
     re.IGNORECASE | re.DOTALL,
 )
+_TEX_SPACE = re.compile(r"\\(?:[ ,;:!]|q?quad\b)|~")
 _IN_BRACKETS = re.compile(r"\((?P<letter>[A-Z])\)\s+\S.*", re.DOTALL)
 _STATED = re.compile(
     r"\banswer\b\**\s*(?:is\b|:|=)\s*(?::\s*)?\**(?:option\s+)?(?P<letter>\([A-Z]\)|[A-Z](?=[.):,;*]|\s*$))",
@@ -33,7 +34,7 @@ _REFERENCE = re.compile(r"(?P<letter>[A-Z])(?:\. (?P<text>\S.*))?", re.DOTALL)
 
 def letter(answer: str) -> str | None:
     """The letter that an answer names, in upper case; None where it names none ("blue", "A dog")."""
-    answer = exact.bare(answer)
+    answer = exact.bare(_TEX_SPACE.sub(" ", answer))
     found = _LETTER.fullmatch(answer)
     if found:
         return (found["round"] or found["alone"]).upper()
