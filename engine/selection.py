@@ -10,6 +10,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Literal
 
 How = Literal["stepwise", "outcome"]
@@ -27,7 +28,7 @@ class Candidate:
     def mean_score(self) -> float | None:
         """Mean over the chunks; None without chunks, or while one of them has no score."""
         known = [score for score in self.scores if score is not None]
-        return sum(known) / len(known) if known and len(known) == len(self.scores) else None
+        return fsum(known) / len(known) if known and len(known) == len(self.scores) else None
 
 
 def select_solutions(candidates: Iterable[Candidate], how: How, seed: int) -> list[Candidate]:
