@@ -214,6 +214,12 @@ def test_a_text_that_is_no_unicode_is_named(store: Store):
         add_problem(store, text_="before \ud800 after")
 
 
+def test_a_number_that_no_database_holds_is_named(store: Store):
+    with pytest.raises(StoreError, match="nothing was written" if store.is_sqlite else "out of range"):
+        store.add_trajectories([solution(2**70)], run_id=None, actor="ann")
+    assert store.trajectory_ids() == []
+
+
 def test_a_nul_comes_back_or_is_refused_by_name(store: Store):
     problem = add_problem(store, text_="What is 1 + 1?")
     row = NewTrajectory(problem, "human", "a\0b", "", (NewChunk("", "a\0b"),), "sentence", "unparsed")
