@@ -237,6 +237,11 @@ def test_the_waterfall_loses_nothing() -> None:
             assert left in (0, step.count)  # each total is what the losses before it left
             left = step.count
     assert left == 16
+    unbalanced = {"chunks": 20, "positive": 15, "negative": 5, "train": 14, "held_out": 2}
+    assert [step.name for step in waterfall_steps(unbalanced) if step.loss] == [
+        "kept to measure on",
+        "in neither part",  # held-out chunks that are not measured on: nothing to do with a balance
+    ]
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,5 +139,6 @@ def waterfall_steps(counts: dict[str, int]) -> list[Step]:
             Step("kept to measure on", held_out, True, "chunks of held-out problems, as many + as −")
         )
     if rest := labelled - train - held_out:
-        steps.append(Step("left out for balance", rest, True, "the commoner label is sampled down to 1:1"))
+        why = "the commoner label beyond as many + as −, or held out beyond what is measured on"
+        steps.append(Step("in neither part", rest, True, why))
     return [*steps, Step("to train on", train, False, "what the judge learns from")]
