@@ -65,3 +65,20 @@ def test_guidelines_keep_a_few_marks_and_nothing_that_loads_or_forges():
     outside = re.sub(r"```\n.*?\n```", "", shown, flags=re.S)
     assert not re.search(r"[<\[|]|!\(|^#|mermaid$", outside, flags=re.M)
     assert "https:/" not in shown and "```mermaid" not in shown
+
+
+def test_a_formula_on_lines_of_its_own_stays_whole_in_guidelines():
+    """Its second line is not parsed as a formula's where the first does not begin one: a picture could stand there."""
+    formula = "$$![p](https://evil.example/p.png)$$"
+    assert guide_markdown(f"# {formula}") == f"\n$$\n{formula[2:-2]}\n$$\n"
+    assert guide_markdown(f"- a\n  12. {formula}") == (f"- a\n   12. $$\n       {formula[2:-2]}\n       $$")
+    assert guide_markdown("1. see $$x$$ now") == "1. see\n   \n   $$\n   x\n   $$\n   \n   now"
+
+
+@pytest.mark.parametrize("empty", ["- ", "* ", "1. ", "-"])
+def test_an_empty_item_makes_no_heading_of_the_line_above(empty: str):
+    assert guide_markdown(f"Look here\n{empty}") in (
+        "Look here\n&#45;",
+        "Look here\n&#42;",
+        "Look here\n1&#46;",
+    )

@@ -15,7 +15,7 @@ from app.widgets.safe_text import JOINER, LONGEST, code, to_markdown, visible
 
 _FENCE = re.compile(r"\s*```")
 _HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*\s*$")
-_ITEM = re.compile(r"(\s*)(?:([-*+])|(\d{1,3})[.)])\s+(.*)$")
+_ITEM = re.compile(r"(\s*)(?:([-*+])|(\d{1,3})[.)])\s+(\S.*)$")
 _BOLD = re.compile(r"&#42;&#42;(?=\S)((?:(?!&#42;).)+?)(?<=\S)&#42;&#42;")
 _EMPHASIS = re.compile(r"&#42;(?=\S)((?:(?!&#42;).)+?)(?<=\S)&#42;")
 _CODE = re.compile(r"&#96;((?:(?!&#96;).)+?)&#96;")
@@ -57,10 +57,14 @@ def _line(line: str) -> str:
     if not line.strip():
         return ""
     if heading := _HEADING.match(line):
-        return f"\n**{to_markdown(heading[1])}**\n" if heading[1] else ""
+        words = to_markdown(heading[1])
+        if words and "\n" not in words:  # a formula on lines of its own must begin them
+            words = f"**{words}**"
+        return f"\n{words}\n" if words else ""
     if item := _ITEM.match(line):
         indent = "   " * min(3, len(item[1].expandtabs(4)) // 2)
-        return f"{indent}{item[3] + '.' if item[3] else '-'} {_inline(item[4])}"
+        sign = f"{indent}{item[3] + '.' if item[3] else '-'} "
+        return sign + _inline(item[4]).replace("\n", "\n" + " " * len(sign))  # all its lines are the item's
     return _inline(line.strip())
 
 
