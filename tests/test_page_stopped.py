@@ -21,7 +21,7 @@ from engine.pipeline.labelling import chunk_values, prefix_values
 from engine.pipeline.rolling import roll_out
 from engine.pipeline.sampling import sample_with
 from engine.recipes import Selection, resolve
-from engine.values import Value
+from engine.values import UNKNOWN, Value
 from tests import little_world as little
 from tests.page_support import Open, keyed, pages, words
 
@@ -99,6 +99,22 @@ def test_a_stopped_value_says_why_and_the_button_draws_the_rest(world: World, pa
     result = roll_out(little.context(store, recipe, tmp_path), little.scripted_policy())
     assert not any(value.left for value in values_of(world, id_))
     assert result["done"] >= left
+
+
+def test_the_only_sample_of_a_problem_is_told_to_be_sampled_more_and_not_rolled_out(
+    pages: Open, tmp_path: Path
+):
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    store = little.open_little(folder, problems=1)
+    sample_with(little.context(store, little.sample_recipe(n=1), folder), little.scripted_policy())
+    roll_out(little.context(store, little.rollout_recipe(m=4), folder), little.scripted_policy())
+    (id_,) = store.trajectory_ids()
+    assert prefix_values(store.label_inputs([id_])[0])[0] == UNKNOWN
+    app = pages("trajectory", f"sqlite:///{folder / 'little.db'}", {"traj": id_})
+    assert "the only solution sampled from it" in words(app) and "never rolled out" not in words(app)
+    assert not [button for button in app.button if button.label.startswith("Draw the rest")]
+    store.close()
 
 
 def test_labels_that_a_moved_parameter_takes_away_are_counted_among_those_that_flip(

@@ -34,11 +34,16 @@ STARTED, PROBLEM, TOKENS = "rest-started", "rest-problem", "rest-tokens"
 
 @dataclass(frozen=True)
 class Gaps:
-    """Places k (the prefix before chunk k): ``stopped`` early, ``never`` rolled out, and ``faults``: why not."""
+    """Places k (the prefix before chunk k): ``stopped`` early, ``never`` rolled out, and ``faults``: why not.
+
+    ``alone``: the bare problem has no value because nothing was sampled from it but this solution; no rollout run
+    changes that.
+    """
 
     stopped: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
     faults: Mapping[int, str] = field(default_factory=dict)
+    alone: bool = False
 
 
 def gaps(values: Sequence[Value], inputs: LabelInputs, errors: Mapping[int, str]) -> Gaps:
@@ -47,9 +52,14 @@ def gaps(values: Sequence[Value], inputs: LabelInputs, errors: Mapping[int, str]
     ends_graded = inputs.outcome != "truncated"
     places = range(len(values) - ends_graded)
     unknown = [k for k in places if not (values[k].known or values[k].left or values[k].errors)]
+    alone = 0 in unknown and bool(inputs.sample_counts)
+    unknown = [k for k in unknown if k or not alone]
     faults = {k: errors[id_] for k in unknown if (id_ := prefixes[k]) is not None and id_ in errors}
     return Gaps(
-        tuple(k for k in places if values[k].left), tuple(k for k in unknown if k not in faults), faults
+        tuple(k for k in places if values[k].left),
+        tuple(k for k in unknown if k not in faults),
+        faults,
+        alone,
     )
 
 
@@ -58,13 +68,18 @@ def show_gaps(shown: Shown) -> None:
     if shown.inputs is None:
         return
     found = gaps(shown.values, shown.inputs, _errors(shown.inputs))
-    if not (found.stopped or found.never or found.faults):
+    if not (found.stopped or found.never or found.faults or found.alone):
         return
     with st.container(gap="xsmall", key="gaps"):
         if found.stopped:
             _say_stopped(shown, found.stopped)
         if found.never:
             _say_never(shown, found.never)
+        if found.alone:
+            st.caption(
+                ":material/person: The bare problem has no value: this is the only solution sampled from it, and a "
+                "solution is left out of its own pass rate. Sample the problem more often."
+            )
         for k, why in list(found.faults.items())[:3]:
             st.caption(
                 f":material/block: {_where(k)} nothing can be rolled out: {escape_line(why, limit=200)}"
