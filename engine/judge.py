@@ -39,7 +39,7 @@ def load_prompt(name: str, needs: Sequence[str] = ("problem", "history", "chunk"
     source = Path(name) if by_path else files("engine") / "prompts" / f"{name}.txt"
     try:
         text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:  # ValueError: a file that is no text, a name with NUL
         raise InputError(
             f"cannot read the prompt ({problem}); there are {', '.join(prompt_names())}", file=name
         ) from None

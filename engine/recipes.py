@@ -159,7 +159,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise RecipeError(f"{path}: not YAML: {error}") from error
     if not isinstance(data, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of fields, this is {type(data).__name__}")
@@ -183,7 +183,8 @@ def set_fields(data: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
                 raise RecipeError(f"--set {assignment!r}: {parent} is a value, it has no fields")
         try:
             node[last] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, 2026-13-01
+        # a date that is none, 2026-13-01; brackets without end
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise RecipeError(f"--set {assignment!r}: the value is not YAML: {error}") from error
     return result
 

@@ -88,14 +88,14 @@ class RunContext(Generic[R]):
         """One line of the run's log (its process's standard output goes there). Untrusted text stays on its line."""
         if not self.main:
             return
-        line = message.replace("\r", "\\r").replace("\n", "\n    ")
+        line = _storable(message).replace("\r", "\\r").replace("\n", "\n    ")
         with suppress(OSError):  # the disk that the log is on may be full: no reason to end the run
             print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", flush=True)
 
     def progress(self, done: int, total: int | None, unit: str, message: str = "") -> None:
         """What the page shows; written with the next heartbeat, so call it as often as you like."""
         with self._lock:
-            self._done, self._total, self._unit, self._message = done, total, unit, message
+            self._done, self._total, self._unit, self._message = done, total, unit, _storable(message)
 
     def metric(self, name: str, step: int, value: float) -> None:
         self.metrics(step, {name: value})
@@ -129,6 +129,12 @@ class RunContext(Generic[R]):
             self.stop()
 
 
+def _storable(text: str) -> str:
+    """The text, with NUL and halves of characters written out: a server's message or a file's name may hold them, and
+    the end of a run must not fail on them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+
 def _beat_until(ctx: RunContext[Any], ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_S):
         try:
@@ -153,9 +159,9 @@ def execute(ctx: RunContext[R], function: Callable[[RunContext[R]], dict[str, An
         ctx.result.update(function(ctx))
         status = "stopped" if ctx.stopping else "done"
     except (StepWiserError, StoreError) as problem:
-        status, error = "failed", str(problem)
+        status, error = "failed", _storable(str(problem))
     except Exception as problem:  # noqa: BLE001 - the run's boundary: whatever it was is stored and shown
-        status, error = "failed", f"{type(problem).__name__}: {problem}"
+        status, error = "failed", _storable(f"{type(problem).__name__}: {problem}")
         ctx.log(traceback.format_exc())
     finally:
         ended.set()

@@ -29,6 +29,7 @@ from db.connect import connect
 from db.errors import StoreLockedError
 from db.store import Store, open_store
 from engine.answers import Grader
+from engine.errors import LLMError
 from engine.llm import LLMSpec, server_fleet
 from engine.llm.checkpoint import check_checkpoint
 from engine.llm.server_check import weights_name
@@ -175,6 +176,27 @@ def test_a_store_locked_for_longer_than_anybody_waits_fails_the_run_which_goes_o
     assert "resume the run" in error
     store.close()
     ends_as_if_nothing_had_been(folder, ctx.run_id, whole)
+
+
+def test_a_message_that_no_store_takes_is_still_how_the_run_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Half a character, as a server's message that was cut off may end, where standard output takes none either."""
+    store = open_store(url(folder))
+    ctx = little.context(store, little.rollout_recipe(m=DRAWS), folder)
+
+    def fails(ctx: RunContext[Any]) -> dict[str, Any]:
+        ctx.progress(1, 2, "rollouts", "at \ud83d")
+        ctx.log("saw \ud83d")
+        raise LLMError("the server says: \ud83d\0")
+
+    with (tmp_path / "log").open("w", encoding="utf-8", errors="strict") as log:
+        monkeypatch.setattr(sys, "stdout", log)
+        assert execute(ctx, fails) == "failed"
+    run = store.run(ctx.run_id)
+    assert (run.status, run.error) == ("failed", "the server says: \\ud83d\\0")
+    assert (run.done, run.message) == (1, "at \\ud83d")
+    assert "saw \\ud83d\n" in (tmp_path / "log").read_text()
 
 
 # A full disk

@@ -105,3 +105,5 @@ def test_a_prompt_from_a_file_and_its_faults(tmp_path: Path) -> None:
         load_prompt(str(path))
     with pytest.raises(InputError, match=r"nosuch: cannot read the prompt .*there are .*judge"):
         load_prompt("nosuch")
+    with pytest.raises(InputError, match=r"cannot read the prompt .*null byte"):
+        load_prompt("no\0such")

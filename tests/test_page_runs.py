@@ -38,6 +38,7 @@ def test_an_empty_list_says_what_to_press(open_at: Open) -> None:
         ({"new": "sample", "set": "junk"}, "write key=value"),
         ({"new": "sample", "set": "n=["}, "--set 'n=[': the value is not YAML"),
         ({"new": "sample", "set": "dataset=2026-13-01"}, "the value is not YAML: month must be in 1..12"),
+        ({"new": "sample", "set": f"dataset={'[' * 900}"}, "the value is not YAML: maximum recursion depth"),
         ({"new": "sample", "like": "99"}, "There is no run 99"),
         ({"before": "x"}, "is not the number of a run"),
         ({"colour": "red"}, "colour=…, which this page does not know"),
@@ -86,6 +87,10 @@ def test_a_silent_run_is_called_stalled_and_can_be_resumed(open_at: Open, store:
     button(app, "Resume").click().run()
     assert store.run(run_id).status == "queued"
     assert "queued" in words(app)
+    running_for = next(
+        metric.value for metric in open_at(run=str(run_id)).metric if metric.label == "Running for"
+    )
+    assert running_for == "–"  # it waits, whatever its last attempt took
 
 
 def test_stop_takes_a_queued_run_off_and_resume_puts_it_back(open_at: Open, store: Store) -> None:
