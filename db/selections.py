@@ -122,22 +122,20 @@ class SelectionStore(StagesStore, StopsStore):
             return int(trajectories), int(chunks)
 
     def count_prefixes(self, **where: Any) -> tuple[int, int]:
-        """What a rollout run over a selection draws from: prefixes behind a chunk (all but the graded end of a finished
-        solution; those that solutions share are counted for each), and problems with solutions that were not sampled,
-        whose bare problem has no pass rate."""
+        """What a rollout run over a selection draws from, counted for each solution by itself: prefixes behind a chunk
+        (all but the graded end of a finished one), and bare problems of solutions that were not sampled."""
         behind = case(
             (Trajectory.outcome == "truncated", Trajectory.n_chunks),
             (Trajectory.n_chunks > 0, Trajectory.n_chunks - 1),
             else_=0,
         )
-        bare = case((Trajectory.draw.is_(None), Trajectory.problem_id))
+        bare = case((Trajectory.draw.is_(None), 1), else_=0)
         chosen = _selected(**where).subquery()
-        query = select(func.coalesce(func.sum(behind), 0), func.count(bare.distinct())).where(
-            Trajectory.id.in_(select(chosen.c.id))
-        )
+        sums = [func.coalesce(func.sum(one), 0) for one in (behind, bare)]
+        query = select(*sums).where(Trajectory.id.in_(select(chosen.c.id)))
         with self.read() as db:
-            inner, bare_problems = db.execute(query.where(*not_hidden(db, self.viewer, Trajectory.id))).one()
-            return int(inner), int(bare_problems)
+            ends, starts = db.execute(query.where(*not_hidden(db, self.viewer, Trajectory.id))).one()
+            return int(ends), int(starts)
 
     def hidden_now(self) -> str:
         """A key of what blind queues hide from the viewer at this moment; empty where they hide nothing.

@@ -108,8 +108,9 @@ def test_what_a_run_will_draw_is_counted_with_bare_problems_and_cut_off_ends(tmp
     store.add_trajectories(rows, run_id=None, actor="ada")
     recipe = little.rollout_recipe(m=8)
     counted = kind_of("rollout").count(store, recipe)
-    roll_out(little.context(store, recipe, tmp_path), little.scripted_policy())
-    assert len(little.all_rollouts(store)) == counted == (1 + 1 + 2) * 8
+    result = roll_out(little.context(store, recipe, tmp_path), little.scripted_policy())
+    assert counted == 8 * (1 + 2 + 2)  # behind chunks of either, and the bare problem of either
+    assert len(little.all_rollouts(store)) == counted - result["spared_by_sharing"] == 8 * 4
 
 
 def test_trajectories_that_begin_alike_share_rollouts(sampled, tmp_path: Path):

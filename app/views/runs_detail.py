@@ -102,7 +102,8 @@ def _progress(run: RunRow) -> None:
         facts |= {"Ended": ago(run.ended_at, run.now), "This attempt took": _span(run, until)}
     else:
         remaining = "–" if run.remaining_s is None else lasting(run.remaining_s)
-        facts |= {"Remaining": remaining, "Running for": _span(run, until)}
+        queued = run.status == "queued"  # and may have been at work in an earlier attempt
+        facts |= {"Remaining": remaining, "Running for": "–" if queued else _span(run, until)}
     with st.container(horizontal=True):
         for name, value in facts.items():
             st.metric(name, value, width=165)
