@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 
 import pytest
 
 from app.widgets.curve_marks import MarkRow, judge_rows, label_row, people_mark
+from app.widgets.evidence import why
 from app.widgets.value_curve import BELOW, biggest_drop, chunk_at, describe, summary, value_figure
-from engine.labels import REL_RATIO, label
+from app.widgets.value_words import rule_words, short
+from engine.labels import ABS_Q, REL_RATIO, label, parse_rule
 from engine.values import UNKNOWN, Value
 
 VALUES = [Value(12, 16), UNKNOWN, Value(13, 16), Value(2, 16), Value(exact=False)]
@@ -76,6 +79,15 @@ def test_values_in_words() -> None:
     assert biggest_drop([UNKNOWN, UNKNOWN]) is None
     assert describe(UNKNOWN) == "no value: nothing was rolled out from here"
     assert describe(Value(8, 16, errors=4)) == "value unknown (4 of 20 not graded); Q would be 0.40 to 0.60"
+
+
+def test_words_of_small_numbers_and_of_parameters_stay_true() -> None:
+    assert why(ABS_Q, Value(), Value(1, 256)) == "$0.00391 > 0$"
+    assert [short(Fraction(x)) for x in ("0", "1", "2", "0.4", "255/256", "-1/300")] == [
+        *("0", "1", "2", "0.4", "0.996", "-0.00333")
+    ]
+    rules = ("abs-q", "rel-ratio:gamma=0.875", "rel-ratio:gamma=1/3", "rel-effective:n=8")
+    assert [rule_words(parse_rule(rule)) for rule in rules] == ["", "γ = 0.875", "γ = 1/3", "α = 0.4, n = 8"]
 
 
 def test_each_row_has_a_mark_a_chunk_in_its_middle_and_rings_what_the_parameters_flipped() -> None:

@@ -52,10 +52,9 @@ def _rule_text(text: str) -> str:
 
 
 def rule_words(rule: Rule) -> str:
-    """The rule's parameters in words: ``γ = 0.8``."""
-    if rule.gamma is not None:
-        return f"γ = {short(rule.gamma)}"
-    return f"α = {short(rule.alpha)}, n = {rule.n}" if rule.alpha is not None else ""
+    """The rule's parameters in words, as exact as recipes write them: ``γ = 0.8``."""
+    given = str(rule).partition(":")[2]
+    return given.replace("gamma=", "γ = ").replace("alpha=", "α = ").replace(",n=", ", n = ")
 
 
 def fraction_words(value: Value) -> str:
@@ -90,8 +89,9 @@ def span_words(value: Value) -> str:
 
 
 def short(value: Fraction) -> str:
-    """A number with at most two decimals."""
-    return f"{float(value):.2f}".rstrip("0").rstrip(".") or "0"
+    """A number with at most two decimals; three digits of one that is not a whole number and would look like one."""
+    text = f"{float(value):.2f}".rstrip("0").rstrip(".")
+    return text if Fraction(text) == value or "." in text else f"{float(value):.3g}"
 
 
 def _between(value: Value) -> str:
