@@ -72,10 +72,14 @@ class GradeCache(Protocol):
     def put_many(self, outcomes: Mapping[str, str]) -> None: ...
 
 
+COMPARED = 2
+"""Raised when a verifier comes to compare otherwise: comparisons kept before that are made again."""
+
+
 def cache_key(answer: str, reference: Reference) -> str:
     """Hash under which a comparison is kept."""
-    named = [] if reference.verifier == DEFAULT else [reference.verifier]
-    return hashlib.sha256(json.dumps([answer, reference.answer, *named]).encode()).hexdigest()
+    what = [COMPARED, answer, reference.answer, reference.verifier]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
