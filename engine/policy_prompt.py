@@ -1,7 +1,7 @@
 """How an LLM is asked, in plain text or through its checkpoint's chat template, and how a begun solution goes on.
 
-One way for policies and prompted judges, and for sampling, rollouts, evaluation and search, so that a prefix is what a solution of the same prompt begins
-with. Plain: the prompt is the text that the LLM goes on from. Chat: the prompt is the user's turn and the solution the
+One way for policies and prompted judges, and for sampling, rollouts, evaluation and search, so that a prefix is what a
+solution of the same prompt begins with. Plain: the prompt is the text that the LLM goes on from. Chat: the prompt is the user's turn and the solution the
 assistant's; a prefix ends inside that turn, and the token that closes a turn ends a completion. Not covered: what a
 prompt says (engine.judge fills it in) and how text becomes tokens (engine.llm.tokens).
 """
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
+from unicodedata import normalize
 
 from pydantic import BaseModel
 
@@ -141,7 +142,11 @@ def _ink(text: str) -> str:
 
 
 def _fault(wanted: str, got: str, counted: str = "") -> str | None:
-    """How ``got`` differs from the text that was wanted; None where it does not."""
+    """How ``got`` differs from the text that was wanted; None where it does not.
+
+    é as one character or as two is one text: tokenizers may write either as the other (Unicode's NFC).
+    """
+    wanted, got = normalize("NFC", wanted), normalize("NFC", got)
     if wanted == got:
         return None
     at = next(

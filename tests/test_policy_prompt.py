@@ -209,6 +209,16 @@ def test_a_plain_prefix_may_not_say_another_thing(every: dict[str, Tokens]) -> N
         assert begun.fault is None
 
 
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_tokenizer_may_write_two_characters_that_make_one_as_that_one(chat: bool) -> None:
+    from tokenizers.normalizers import NFC
+
+    composing = made.byte_level()
+    composing.tokenizer.backend_tokenizer.normalizer = NFC()
+    begun = prompt(chat).begun(composing, PROBLEM, "cafe\u0301 + 1")
+    assert begun.fault is None and behind(composing, chat, begun.token_ids) == "caf\u00e9 + 1"
+
+
 def test_the_token_that_closes_a_turn_is_the_template_s(every: dict[str, Tokens]) -> None:
     def mark(name: str) -> str | None:
         end = every[name].turn_end
