@@ -46,6 +46,11 @@ def test_an_action_whose_key_was_given_away_has_none(monkeypatch: pytest.MonkeyP
     assert key_hint("verdict-error", keys) == "" and "`1`" in key_hint("flag", keys)
 
 
+@pytest.mark.parametrize("key", ["[", "]"])
+def test_a_bracket_as_a_key_does_not_end_the_mark_around_it(key: str):
+    assert key_hint("next", {"next": key}) == f":gray[:small[&#{ord(key)};]]"
+
+
 def test_words_cover_the_text_in_its_own_offsets():
     text = "7 + 5\u202e = 𝟏𝟑 三角"
     words = words_of(text)

@@ -44,7 +44,7 @@ def test_who_said_what_and_why_and_no_label_until_it_is_decided(open_at: Open, r
     app = open_at(chunk=chunk)
     said = words(app)
     assert "**ada** said" in said and "**bob** said" in said and "off by one" in said
-    assert "<b>" not in said and "error: `step`" in said and "flagged" in said
+    assert "<b>" not in said and ":small[error:] `step`" in said and "flagged" in said
     assert "no label" in said and "reviewers disagree" in said
     app.text_area[0].set_value("bob is right: see the carry").run()
     keyed(app, "verdict-error-").click().run()

@@ -158,6 +158,9 @@ def test_unseen_marks_become_visible() -> None:
         ("abc", [(1, 99), (-5, 0), (2, 2)], "a:orange-background[bc]"),
         ("abcd", [(0, 2), (1, 3)], ":orange-background[abc]d"),
         ("a]b", [(0, 3)], ":orange-background[a&#93;b]"),
+        ("a $x_{[1]}$", [(0, 11)], ":orange-background[a $x_{[1]}$]"),
+        ("in $[0, 1)$ x", [(0, 13)], ":orange-background[in ]$[0, 1)$ :orange-background[x]"),
+        ("a $b=1][l](http://e)[c$", [(0, 23)], ":orange-background[a ]$b=1][l](http://e)[c$"),
     ],
 )
 def test_marks_are_put_around_words_and_whole_formulas(

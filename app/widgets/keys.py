@@ -103,7 +103,9 @@ def key_hint(action: str, keys: Mapping[str, str] | None = None, *, bare: bool =
         return ""
     shown = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→", "`": "ˋ"}
     sign = shown.get(key, key.upper())
-    return f":small[{escape_line(sign)}]" if bare else f":gray[:small[`{sign}`]]"
+    if bare:
+        return f":small[{escape_line(sign)}]"
+    return f":gray[:small[{escape_line(sign) if sign in '[]' else f'`{sign}`'}]]"  # one would end the mark
 
 
 def press_keys(

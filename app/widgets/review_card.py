@@ -206,7 +206,8 @@ def show_reasons(row: ReviewRow, text: str) -> None:
     if row.flag:
         signs.append(chip("orange", "flag", "bad problem" if row.flag == "bad-problem" else "flagged"))
     if row.span_start is not None:
-        signs.append(f":small[error: {code(text[row.span_start : row.span_end], 80)}]")
+        # not inside the brackets of a mark: one in the text would end it
+        signs.append(f":small[error:] {code(text[row.span_start : row.span_end], 80)}")
     if signs:
         st.markdown(" ".join(signs))
     if row.comment:

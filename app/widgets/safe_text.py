@@ -37,6 +37,8 @@ _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _BEGIN, _END = "\ue000", "\ue001"
 _EDGE = re.compile(f"([{_BEGIN}{_END}])")
 _LINE = re.compile(r"\S[^\n]*")
+_DEEPEST = 20
+"""Brackets within brackets in a mark: its parser gives up at 32."""
 _BLANK_LINE = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
@@ -84,7 +86,8 @@ def to_markdown(text: str, marks: Sequence[Span] = (), colour: str = "orange") -
     """``text`` as safe markdown: prose escaped, line breaks kept, real mathematics as ``$…$`` and ``$$…$$``.
 
     ``marks``: characters [start, end) of ``text`` that get a background in that colour of the theme. A formula that a
-    mark touches is marked whole, but one on lines of its own never.
+    mark touches is marked whole, but one on lines of its own never, nor one whose brackets do not pair: ``]`` would
+    end the mark inside it, and what follows there would be read as markdown.
     """
     displays: list[str] = []
     parts: list[tuple[bool, str]] = []
@@ -94,9 +97,8 @@ def to_markdown(text: str, marks: Sequence[Span] = (), colour: str = "orange") -
             parts.append((False, f"\n\n\0{len(displays)}\0\n\n"))
             displays.append(f"$$\n{content}\n$$")
         elif kind == INLINE:
-            parts.append(
-                (marked, f"{JOINER if after_formula else ''}${content}$")
-            )  # "$$" would open a display
+            formula = f"{JOINER if after_formula else ''}${content}$"  # "$$" would open a display
+            parts.append((marked and _brackets_pair(content), formula))
         else:
             prose = escape_prose(content)
             if after_formula and prose[:1].isdigit():
@@ -108,6 +110,15 @@ def to_markdown(text: str, marks: Sequence[Span] = (), colour: str = "orange") -
         whole += _LINE.sub(lambda line: f":{colour}-background[{line[0]}]", words) if marked else words
     paragraphs = (_paragraph(part) for part in _BLANK_LINE.split(whole) if part.strip())
     return re.sub("\0(\\d+)\0", lambda m: displays[int(m[1])], "\n\n".join(paragraphs))
+
+
+def _brackets_pair(formula: str) -> bool:
+    depth = 0
+    for bracket in re.findall(r"[\[\]]", formula):
+        depth += 1 if bracket == "[" else -1
+        if not 0 <= depth <= _DEEPEST:
+            return False
+    return depth == 0
 
 
 def _pieces(text: str, marks: Sequence[Span]) -> Iterator[tuple[Kind, str, bool]]:
