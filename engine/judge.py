@@ -76,6 +76,8 @@ def fill(prompt: JudgePrompt, problem: str, history: Sequence[str], chunk: str) 
 _WRAPPED = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|emph|bf|rm)\s*\{([^{}]*)\}"
 )
+MOST_WRAPPINGS = 3
+"""Such commands inside each other, ``\\textbf{\\text{Positive}}``, that are seen through."""
 _DECORATION = " \t\r\n$*_'\"`“”‘’.,:;!。"
 
 
@@ -86,7 +88,10 @@ def parse_verdict(text: str) -> Verdict | None:
     it (both words, "not positive", a number) is passed over.
     """
     for box in reversed(find_boxes(text)):
-        word = _WRAPPED.sub(r"\1", box.content).strip(_DECORATION).lower()
+        word = box.content
+        for _ in range(MOST_WRAPPINGS):
+            word = _WRAPPED.sub(r"\1", word)
+        word = word.strip(_DECORATION).lower()
         if word == "positive":
             return "positive"
         if word == "negative":

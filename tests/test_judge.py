@@ -24,6 +24,7 @@ from engine.judge import JudgePrompt, Verdict, fill, load_prompt, parse_verdict,
         (r"\boxed{**Positive**.}", "positive"),
         ('\\boxed{"Negative"}', "negative"),
         (r"\boxed{\mathrm{ Positive }}", "positive"),
+        (r"\boxed{Positive} at first \boxed{\textbf{\text{Negative}}}", "negative"),
         (r"\\boxed{Positive}", "positive"),  # over-escaped
         # the last one counts
         (r"\boxed{Positive} … on second thought \boxed{Negative}", "negative"),
