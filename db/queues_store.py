@@ -9,6 +9,7 @@ its items (queue_items), what a blind one hides (blind).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -17,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, case, func, insert, select, true, update
 
 from db.errors import NotFoundError, QueueStateError, StoreValueError
-from db.people_store import need, note
+from db.people_store import need, note, role_of
 from db.queue_items import Chosen, Item, choose
 from db.queue_rows import GuidelineRow, ItemView, MemberProgress, NewQueue, QueueRow
 from db.queue_views import is_neutral, neutral_name
@@ -113,10 +114,18 @@ class QueuesStore(QueueWork):
             return version
 
     def queue_progress(self, queue_id: int) -> list[MemberProgress]:
-        """How far each member has come, in the order in which they joined. Raises NotFoundError."""
+        """How far each member has come, in the order in which they joined. Raises NotFoundError.
+
+        While the queue is open only an owner sees how many known items were answered, and how many of them right:
+        from what one answer adds to that, a member would learn which items are the known ones.
+        """
         with self.read() as db:
             _check_there(db, queue_id)
-            return _progress(db, queue_id)
+            found = _progress(db, queue_id)
+            is_open = db.scalar(select(Queue.closed_at).where(Queue.id == queue_id)) is None
+            if is_open and self.viewer is not None and role_of(db, self.viewer) != "owner":
+                return [replace(one, known=0, right=0) for one in found]
+            return found
 
     def _rows(self, db: Connection, *where: Any) -> list[QueueRow]:
         members: dict[int, list[str]] = {}

@@ -218,3 +218,17 @@ def test_a_known_solution_without_chunks_makes_no_queue(store: Store):
     empty, _ = add_trajectory(store, add_problem(store, key="empty"), steps=0)
     with pytest.raises(StoreValueError, match="has no chunks: nobody can be asked about it"):
         make(store, chunks, mode="first-error", known={empty: -1})
+
+
+def test_which_items_are_known_is_not_to_be_learned_from_how_many_were_right(store: Store):
+    _, chunks = add_trajectory(store, add_problem(store))
+    queue = make(store, chunks[:1], known={chunks[1]: -1}, known_rate=0.5)
+    store.set_role("ann", "annotator", "owner")
+    work(store, queue, "ann", 1)
+
+    def told(viewer: str) -> list[tuple[int, int]]:
+        return [(row.known, row.right) for row in store.seen_by(viewer).queue_progress(queue)]
+
+    assert (told("ann"), told("owner")) == ([(0, 0)], [(1, 0)])
+    store.close_queue(queue, "owner")
+    assert told("ann") == [(1, 0)]

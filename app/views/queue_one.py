@@ -22,7 +22,9 @@ COLUMNS = (
     Column("Skipped", "number"),
     Column("In hand", "number"),
     Column(
-        "Known right", "small", help="Quality-control items: how many of those answered were answered right"
+        "Known right",
+        "small",
+        help="Quality-control items: how many of those answered were answered right; members see it once the queue is closed",
     ),
     Column("An item takes", "small", help="Median time from its appearance to the answer"),
     Column("An hour", "small", help="Answers an hour while at work"),
