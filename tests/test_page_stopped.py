@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
 from app.views.rewards_group import candidates, read_group
 from app.views.trajectory_stopped import gaps, without_rules
 from db.chunk_filter import ChunkFilter
-from db.rows import NewProblem
+from db.rows import NewProblem, NewRollout
 from db.store import Store
 from engine.first_error import first_error
 from engine.labels import REL_RATIO, label, parse_rule
+from engine.llm import LLMSpec
 from engine.llm.scripted import shuffled
 from engine.pipeline.labelling import chunk_values, prefix_values
 from engine.pipeline.rolling import roll_out
@@ -114,6 +116,26 @@ def test_the_only_sample_of_a_problem_is_told_to_be_sampled_more_and_not_rolled_
     app = pages("trajectory", f"sqlite:///{folder / 'little.db'}", {"traj": id_})
     assert "the only solution sampled from it" in words(app) and "never rolled out" not in words(app)
     assert not [button for button in app.button if button.label.startswith("Draw the rest")]
+    store.close()
+
+
+def test_a_value_with_ungraded_draws_is_topped_up_by_the_policy_that_drew_it(pages: Open, tmp_path: Path):
+    folder = tmp_path / "errors"
+    folder.mkdir()
+    store = little.open_little(folder, problems=1)
+    sample_with(little.context(store, little.sample_recipe(n=4), folder), little.scripted_policy())
+    recipe = little.rollout_recipe(m=4, llm=LLMSpec(checkpoint="seven-b"))
+    roll_out(little.context(store, recipe, folder), little.scripted_policy())
+    id_ = store.trajectory_ids()[0]
+    prefix = store.chunk_page(id_)[0].prefix_id
+    assert prefix is not None
+    failed = [NewRollout(prefix, draw, "error", 1, "", None, "stop", seed=draw) for draw in (4, 5)]
+    store.add_rollouts(failed, run_id=1)
+    app = pages("trajectory", f"sqlite:///{folder / 'little.db'}", {"traj": id_, "chunk": 0})
+    assert not app.exception
+    (link,) = [one.proto for one in app.get("page_link") if one.proto.label == "Top up its rollouts"]
+    asked = parse_qs(link.query_string)
+    assert asked["new"] == ["rollout"] and any('"checkpoint": "seven-b"' in one for one in asked["set"])
     store.close()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from app.views.trajectory_shown import CHUNKS_A_PAGE, Shown
+from app.views.trajectory_stopped import drawn_by
 from app.widgets.access import get_store
-from app.widgets.address import go
+from app.widgets.address import go, new_run
 from app.widgets.evidence import show_labels
 from app.widgets.hits import hits
 from app.widgets.judges_shown import NEXT as NEXT_JUDGMENT
@@ -63,7 +64,7 @@ def _evidence(shown: Shown, chunk: ChunkView) -> dict[str, str]:
         shown.reviews.get(chunk.id, ()),
     )
     _section("Why this label")
-    show_labels(before, after, shown.rules, view.id)
+    show_labels(before, after, shown.rules, lambda: new_run("rollout", view.id, drawn_by(shown)))
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         _section("Judges")
         if len(judgments) > 1:

@@ -146,7 +146,7 @@ def _rest(shown: Shown, found: Gaps) -> None:
     if started is not None and started[0] == shown.view.id:
         live(_started, every=2)(started[1])
         return
-    recipe = _recipe(shown)
+    recipe = drawn_by(shown)
     if recipe is None:
         st.page_link(
             RUNS,
@@ -172,8 +172,8 @@ def _rest(shown: Shown, found: Gaps) -> None:
         st.error(escape_line(problem, limit=400), icon=":material/error:")
 
 
-def _recipe(shown: Shown) -> dict[str, Any] | None:
-    """The recipe of the run that left the gaps; None where this store does not have it."""
+def drawn_by(shown: Shown) -> dict[str, Any] | None:
+    """The recipe of the run that drew its rollouts and left gaps; None where this store does not have it."""
     store, inputs = get_store(), shown.inputs
     assert inputs is not None
     stops = [inputs.first_stop, *(chunk.stop for chunk in inputs.chunks)]

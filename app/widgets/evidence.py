@@ -5,11 +5,12 @@ Not here: what judges say (``judges_shown``), the rollouts (``rollouts_shown``),
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import streamlit as st
 
-from app.widgets.address import RUNS, Rules, new_run
+from app.widgets.address import RUNS, Rules
 from app.widgets.chips import label_chip
 from app.widgets.value_words import describe, fraction_words, rule_words, short, span_words
 from engine.labels import Rule, flip_alpha, flip_gamma, label, label_all
@@ -49,8 +50,13 @@ def _decided(rule: Rule, before: Value, after: Value) -> str:
     return "a value is unknown"
 
 
-def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -> None:
-    """The three rules' labels of the chunk between two values, how sure each is, why, and where each would flip."""
+def show_labels(
+    before: Value, after: Value, rules: Rules, top_up: Callable[[], Mapping[str, str | list[str]]]
+) -> None:
+    """The three rules' labels of the chunk between two values, how sure each is, why, and where each would flip.
+
+    ``top_up`` gives the query parameters of the form whose run draws more from these prefixes.
+    """
     given = label_all(
         before, after, [rules.shown, *(rule for rule in reversed(rules.all) if rule != rules.shown)]
     )
@@ -84,7 +90,7 @@ def show_labels(before: Value, after: Value, rules: Rules, trajectory_id: int) -
             RUNS,
             label="Top up its rollouts",
             icon=":material/add_chart:",
-            query_params=new_run("rollout", trajectory_id),
+            query_params=top_up(),
         )
 
 
