@@ -194,6 +194,25 @@ def test_bad_review_is_named_and_the_others_are_kept(
     assert rejected[0].reason.startswith(f"solution 2, review 2: {message}")
 
 
+def test_a_policy_beside_solutions_is_theirs_and_reviews_there_are_nobodys(
+    tmp_path: Path, grader: Grader
+) -> None:
+    review = {"chunk": 0, "verdict": 1, "reviewer": "ada"}
+    solutions = ["a", {"text": "b", "policy": "emil"}, {"steps": ["c"], "reviews": [review]}, 5]
+    (problem,), rejected = read(
+        tmp_path, grader, {**PROBLEM, "policy": "qwen", "reviews": [review], "solutions": solutions}
+    )
+    assert [(one.policy, len(one.reviews)) for one in problem.solutions] == [
+        ("qwen", 0),
+        ("emil", 0),
+        ("qwen", 1),
+    ]
+    assert [row.reason.split(";")[0].split(",")[0] for row in rejected] == [
+        "reviews stand beside no solution",
+        "solution 4: a text",
+    ]
+
+
 def test_verdict_left_out_and_reviews_that_are_no_list(tmp_path: Path, grader: Grader) -> None:
     for reviews, message in (
         ([{"chunk": 0, "reviewer": "ada"}], "solution 1, review 1: verdict is 'missing'"),

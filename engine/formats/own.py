@@ -7,7 +7,8 @@ One JSON object a line (a CSV file may hold problem, answer and one solution)::
         {"steps": ["first", "second"], "policy": "ada", "reviews": [
             {"chunk": 1, "verdict": -1, "comment": "…", "reviewer": "emil", "at": "2026-10-05T09:00:00Z"}]}]}
 
-``solution`` (a text) or ``steps`` may stand beside the problem instead, where there is one only. Does not grade.
+``solution`` (a text) or ``steps`` may stand beside the problem instead, where there is one only, with its ``policy`` and
+``reviews``. A ``policy`` beside ``solutions`` is of those that name none. Does not grade.
 """
 
 from __future__ import annotations
@@ -100,7 +101,12 @@ def _given_solutions(fields: Mapping[str, Any]) -> list[Any]:
     if fields.get("steps") not in (None, ""):
         given.append({"steps": fields["steps"], **beside})
     several = fields.get("solutions")
-    return given + (several if isinstance(several, list) else [] if several in (None, "") else [several])
+    listed = several if isinstance(several, list) else [] if several in (None, "") else [several]
+    if _has(fields, "policy"):
+        listed = [
+            {"policy": fields["policy"]} | (one if isinstance(one, dict) else {"text": one}) for one in listed
+        ]
+    return given + listed
 
 
 def _solutions(problem: ProblemRow, cutter: str | None) -> Iterator[OwnSolution | Rejected]:
@@ -108,6 +114,8 @@ def _solutions(problem: ProblemRow, cutter: str | None) -> Iterator[OwnSolution 
     if not isinstance(row.fields.get("solutions") or [], list):
         yield row.reject("solutions is no list; put the solutions into [ ]")
         return
+    if _has(row.fields, "reviews") and not (_has(row.fields, "solution") or _has(row.fields, "steps")):
+        yield row.reject("reviews stand beside no solution; put them into the one that they are of")
     for number, given in enumerate(_given_solutions(row.fields), start=1):
         try:
             made, note = _cut(given, cutter)
