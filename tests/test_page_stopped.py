@@ -13,7 +13,7 @@ import pytest
 from app.views.rewards_group import candidates, read_group
 from app.views.trajectory_stopped import gaps, without_rules
 from db.chunk_filter import ChunkFilter
-from db.rows import NewProblem, NewRollout
+from db.rows import NewChunk, NewProblem, NewRollout, NewTrajectory
 from db.store import Store
 from engine.first_error import first_error
 from engine.labels import REL_RATIO, label, parse_rule
@@ -136,6 +136,27 @@ def test_a_value_with_ungraded_draws_is_topped_up_by_the_policy_that_drew_it(pag
     (link,) = [one.proto for one in app.get("page_link") if one.proto.label == "Top up its rollouts"]
     asked = parse_qs(link.query_string)
     assert asked["new"] == ["rollout"] and any('"checkpoint": "seven-b"' in one for one in asked["set"])
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "outcome", "said"),
+    [((), "wrong", "This solution has no chunks"), (("3+3=6",), "error", "grading its answer failed")],
+)
+def test_where_no_run_can_help_none_is_offered(
+    pages: Open, tmp_path: Path, chunks: tuple[str, ...], outcome: str, said: str
+):
+    folder = tmp_path / "ends"
+    folder.mkdir()
+    store = little.open_little(folder, problems=1)
+    (problem,) = store.problem_ids(little.DATASET)
+    cut = tuple(NewChunk("<chunk>", text, "</chunk>") for text in chunks)
+    text = "".join(f"<chunk>{one}</chunk>" for one in chunks)
+    row = NewTrajectory(problem, "ada", text, "", cut, "tags", outcome, None)
+    (stored,) = store.add_trajectories([row], run_id=None, actor="ada")
+    roll_out(little.context(store, little.rollout_recipe(m=4), folder), little.scripted_policy())
+    shown = words(pages("trajectory", f"sqlite:///{folder / 'little.db'}", {"traj": stored.id}))
+    assert said in shown and "A rollout run" not in shown
     store.close()
 
 

@@ -179,6 +179,15 @@ def _above(shown: Shown) -> None:
             icon=":material/visibility_off:",
         )
         return
+    if not view.n_chunks:
+        empty_state(
+            "No chunks",
+            "This solution has no chunks, so there is nothing to draw a curve over.",
+            page=_LIST,
+            label="All trajectories",
+            icon=":material/show_chart:",
+        )
+        return
     if not _has_curve(shown):
         empty_state(
             "Values unknown",

@@ -94,6 +94,7 @@ def _evidence(shown: Shown, chunk: ChunkView) -> dict[str, str]:
         lambda: _followed(view, idx),
         view.cutter,
         raw=shown.raw,
+        ungraded=view.outcome == "error" and idx == view.n_chunks - 1,
     )
     return targets
 

@@ -45,13 +45,19 @@ def show_rollouts(
     cutter: str,
     *,
     raw: bool,
+    ungraded: bool = False,
 ) -> None:
-    """Rollouts of the prefix after a chunk. ``where``: (trajectory, chunk); ``opened``: an id.
+    """Rollouts of the prefix after a chunk. ``where``: (trajectory, chunk); ``opened``: an id; ``ungraded``: here a
+    finished solution ends whose grading failed.
 
     ``read`` gives a rollout whole by its id, ``own`` the pieces that the solution itself went on with; both are
     called only where one is open.
     """
-    if not rollouts:
+    if not rollouts and ungraded:
+        st.caption(
+            "The solution ends here, and grading its answer failed: it has no value. A finished solution is not rolled out."
+        )
+    elif not rollouts:
         _no_rollouts(value)
     groups = grouped(rollouts)
     for place, ((outcome, answer), drawn) in enumerate(groups[:MOST_GROUPS]):
