@@ -121,6 +121,13 @@ def test_near_duplicate_problems_stay_on_one_side_of_the_split() -> None:
         assert {e.problem_id for e in apart} != {e.problem_id for e in train}
     one_group = split_by_problem(rows, 0.5, 0, dict.fromkeys(range(100), 0))
     assert one_group == (rows, []), "one group cannot be on two sides"
+    most = {problem: 0 for problem in range(90)}
+    for seed in range(5):
+        _, held_out = split_by_problem(rows, 0.1, seed, most)
+        assert len(held_out) >= 9 and min(e.problem_id for e in held_out) >= 90, "not the ninety alike"
+    for seed in range(5):
+        train, _ = split_by_problem(rows, 0.1, seed, most | dict.fromkeys(range(90, 100), 99))
+        assert len(train) == 90
 
 
 def test_a_choice_splits_by_the_groups_that_it_is_given() -> None:

@@ -187,8 +187,8 @@ def split_by_problem(
 ) -> tuple[list[R], list[R]]:
     """(train, held out): ``share`` of the problems, chosen by a hash of seed and problem, are held out whole.
 
-    Problems that ``alike`` gives one stand-in stay together. With a share above 0 and two problems (or groups of like
-    ones) or more, at least one is on either side.
+    Problems that ``alike`` gives one stand-in stay together, and a group of them more than twice as large as what is
+    still to be held out is trained on. With a share above 0 and two problems (or groups) or more, at least one is on either side.
     """
     alike = alike or {}
 
@@ -201,10 +201,12 @@ def split_by_problem(
     away: set[int] = set()
     if share > 0 and groups:
         wanted = max(1, round(share * sum(map(len, groups.values()))))
-        for group in sorted(groups, key=place)[: len(groups) - 1]:
-            if len(away) >= wanted:
-                break
-            away |= groups[group]
+        order = sorted(groups, key=place)
+        for group in order[: len(groups) - 1]:
+            if len(groups[group]) <= 2 * (wanted - len(away)):  # with it, the share is met more nearly
+                away |= groups[group]
+        if not away and len(groups) > 1:
+            away = min((groups[group] for group in order), key=len)
     return [e for e in examples if e.problem_id not in away], [e for e in examples if e.problem_id in away]
 
 
