@@ -139,7 +139,8 @@ class QueueWork(StoreBase):
         """Say where a solution goes wrong first: +1 for the chunks before, -1 for that one, nothing after (as PRM800K).
 
         ``first_error`` -1: every chunk is sound. Comment and details go to the chunk in error, or to the last; a draft
-        on one of the others is stored with it. An answer given before is changed whole. Returns the reviews in the order of their chunks; raises as ``answer``.
+        on one of the others is stored with it. An answer given before is changed whole. Returns the reviews in the
+        order of their chunks; raises as ``answer``.
         """
         with self.write() as db:
             place = _begin(db, item_id)

@@ -188,7 +188,8 @@ def split_by_problem(
     """(train, held out): ``share`` of the problems, chosen by a hash of seed and problem, are held out whole.
 
     Problems that ``alike`` gives one stand-in stay together, and a group of them more than twice as large as what is
-    still to be held out is trained on. With a share above 0 and two problems (or groups) or more, at least one is on either side.
+    still to be held out is trained on. With a share above 0 and two problems (or groups) or more, at least one is on
+    either side.
     """
     alike = alike or {}
 
