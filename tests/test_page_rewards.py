@@ -140,6 +140,16 @@ def test_a_bad_address_is_named(open_at: Open, address: dict[str, str], expected
     assert expected in words(open_at(**address))
 
 
+def test_of_many_scored_solutions_it_says_how_many_are_compared(
+    open_at: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "3 of 16 solutions" in words(open_at()) and "are compared" not in words(open_at())
+    monkeypatch.setattr("app.views.rewards_group.MOST", 2)
+    said = words(open_at())
+    assert "3 of 16 solutions that policy **nano** sampled for this problem" in said
+    assert "have a score for every chunk; 2 of these are compared: 1 right, 1 wrong" in said
+
+
 def test_a_problem_without_scores_says_what_to_run(open_at: Open, filled: FilledWorld) -> None:
     store, _, ids = filled
     view = store.trajectory_view(ids.human)

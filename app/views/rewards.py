@@ -181,11 +181,12 @@ def _most(compared: RewardComparison) -> float:
 def _problem(group: Group) -> None:
     with st.container(border=True, gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            n_right = sum(one.right for one in group.solutions)
+            n_right, n_shown = sum(one.right for one in group.solutions), len(group.solutions)
+            scored = group.source.solutions
+            less = "" if n_shown == scored else f"; {n_shown} of these are compared"
             st.caption(
-                f"{len(group.solutions)} of {group.total} solutions that policy "
-                f"**{escape_line(group.policy, limit=60)}** sampled for this problem have a score for every chunk: "
-                f"{n_right} right, {len(group.solutions) - n_right} wrong"
+                f"{scored} of {group.total} solutions that policy **{escape_line(group.policy, limit=60)}** sampled "
+                f"for this problem have a score for every chunk{less}: {n_right} right, {n_shown - n_right} wrong"
             )
             raw = raw_toggle()
         show_text(group.problem, raw=raw)
