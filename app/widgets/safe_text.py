@@ -127,7 +127,8 @@ def _pieces(text: str, marks: Sequence[Span]) -> Iterator[tuple[Kind, str, bool]
     for kind, content in split(_with_edges(text, marks)):
         if kind != PROSE:
             edges = _EDGE.findall(content)
-            yield kind, _EDGE.sub("", content), marking or _BEGIN in edges
+            # Without spaces at its ends, where an edge was: with them "$ x$" would be no formula.
+            yield kind, _EDGE.sub("", content).strip(), marking or _BEGIN in edges
             marking = edges[-1] == _BEGIN if edges else marking
             continue
         for piece in _EDGE.split(content):
@@ -139,11 +140,16 @@ def _pieces(text: str, marks: Sequence[Span]) -> Iterator[tuple[Kind, str, bool]
 
 def _with_edges(text: str, marks: Sequence[Span]) -> str:
     """The visible text with a sign where each mark begins and ends: private-use signs, which visible text never holds."""
-    parts, done = [], 0
+    parts: list[str] = []
+    done = 0
     for start, end in sorted(marks):
         start, end = max(start, done), min(end, len(text))
         if start < end:
-            parts += [visible(text[done:start]), _BEGIN, visible(text[start:end]), _END]
+            if parts and start == done:  # the mark goes on: else "http:" and "//" would meet again as a link
+                parts.pop()
+            else:
+                parts += [visible(text[done:start]), _BEGIN]
+            parts += [visible(text[start:end]), _END]
             done = end
     return "".join([*parts, visible(text[done:])])
 
