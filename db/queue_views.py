@@ -265,8 +265,10 @@ def reopen_if_unanswered(db: Connection, item_id: int, actor: str) -> None:
     place = place_of(db, item_id)
     mine = (Assignment.item_id == item_id, Assignment.actor == actor, Assignment.status == "done")
     if answers := answers_of(db, place, actor):
-        if place.known is not None and place.chunk_id is not None:
+        if place.known is not None:
             right = all(said.verdict == place.known for said in answers.values())
+            if place.chunk_id is None:
+                right = _said(db, place, actor)[2] == place.known
             db.execute(update(Assignment).where(*mine).values(right=right))
         return
     now = store_now(db)

@@ -156,6 +156,9 @@ def test_known_first_errors_are_checked_and_counted(store: Store):
         store.answer_first_error(item.id, f"a{item.id}", "ann", 1, supersedes=item.head)
     (ann,) = store.queue_progress(queue)
     assert (ann.done, ann.known, ann.right) == (2, 1, 1)
+    store.undo("u", "ann", store.chunk_page(other, 1, 1)[0].id)  # where they said that the error is
+    (ann,) = store.queue_progress(queue)
+    assert (ann.done, ann.known, ann.right) == (2, 1, 0)
 
 
 # ---- what a queue can be
