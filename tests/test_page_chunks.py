@@ -110,6 +110,17 @@ def test_widgets_of_the_chunks_rewrite_the_address(open_at: Open, filled: Filled
     assert set(app.query_params) == {"show"}
 
 
+def test_any_flag_is_a_filter_and_not_the_absence_of_one(open_at: Open) -> None:
+    app = open_at(show="chunks")
+    assert box(app, "Flag").value == ""
+    app = box(app, "Flag").set_value("any").run()
+    assert address_of(app) == {"show": "chunks", "flag": "any"} and "No chunk matches" in words(app)
+    app = box(app, "Flag").set_value("flag").run()
+    assert address_of(app)["flag"] == "flag"
+    app = box(app, "Flag").set_value("").run()
+    assert address_of(app) == {"show": "chunks"}
+
+
 def test_one_list_leads_to_the_other_with_the_filters_that_both_have(open_at: Open) -> None:
     app = open_at(q="apples", policy="nano", sort="drop")
     app = app.segmented_control(key="list-show").set_value("chunks").run()

@@ -14,7 +14,8 @@ from app.widgets.here import go_here, here_button
 from app.widgets.safe_text import escape_line, visible
 from db.chunk_filter import ChunkFilter
 
-ANY = "any"
+ANY = ""
+"""The choice that filters nothing; a data set, and a flag, may be called "any"."""
 SORTS = {
     "newest": "Newest",
     "drop": "Biggest Q drop",

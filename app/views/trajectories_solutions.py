@@ -20,7 +20,8 @@ from db.reads_list import TrajectoryFilter, TrajectoryItem
 PAGE = 50
 RUNS = 20
 EXCERPT = 220
-ANY = "any"
+ANY = ""
+"""The choice that filters nothing; a data set, and a flag, may be called "any"."""
 SORT_TITLES = {
     "newest": "Newest",
     "drop": "Biggest Q drop",
