@@ -5,7 +5,7 @@ Counted in the store, from narrow rows and indexes. Not: what a trajectory that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, exists, func, or_, select
 
 from db.blind import hidden
 from db.session import StoreBase, batches
-from db.tables import Chunk, ChunkLabel, Prefix, Rollout, Trajectory
+from db.tables import Chunk, ChunkLabel, Rollout, Trajectory
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,6 @@ class RolledOutStore(StoreBase):
                 for id_, problem_id, first, outcome in heads:
                     own = tuple(prefixes.get(id_, ()))
                     found.append(RolledOut(id_, problem_id, first, own, outcome != "truncated"))
-        return found
-
-    def prefix_ids(self, keys: Iterable[str]) -> dict[str, int]:
-        """{key: id} of the prefixes that are stored."""
-        found: dict[str, int] = {}
-        with self.read() as db:
-            for batch in batches(keys):
-                query = select(Prefix.key, Prefix.id).where(Prefix.key.in_(batch))
-                found |= {key: id_ for key, id_ in db.execute(query)}
         return found
 
 

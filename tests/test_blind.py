@@ -151,7 +151,6 @@ SILENT: dict[str, Read] = {
     "datasets": lambda s, x: s.datasets(),
     "disputes": lambda s, x: s.disputes(),
     "stops": lambda s, x: s.stops([x.inner]),
-    "prefix_ids": lambda s, x: s.prefix_ids(["inner"]),
     "rolled_out": lambda s, x: s.rolled_out([x.hidden], 1),
     "labelled_on": lambda s, x: s.labelled_on(x.run),
     "draws_done": lambda s, x: s.draws_done([x.inner]),

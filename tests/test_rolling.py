@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from db.check import check
-from db.rows import Label, NewProblem
+from db.rows import Label, NewChunk, NewProblem, NewTrajectory
 from db.store import Store
 from engine.errors import LLMError
 from engine.first_error import first_error
@@ -252,3 +252,26 @@ def test_what_is_drawn_out_and_labelled_is_passed_over_unread(whole: Store, tmp_
     other = ScriptedLLM(little.policy, name="another")
     assert rolled(store, tmp_path, other, m=8)["prefixes"] > 0, "of another policy nothing is drawn"
     assert check(store) == []
+
+
+def test_problems_with_one_text_and_two_references_share_no_rollouts(tmp_path: Path):
+    store = little.open_little(tmp_path, problems=1)
+    store.add_problems([NewProblem(little.DATASET, "corrected", "1+2+3", "7")], run_id=None, actor="test")
+    sums = ("1+2=3", "3+3=6")
+    text = "".join(f"<chunk>{one}</chunk>\n" for one in sums)
+    chunks = tuple(NewChunk("<chunk>", one, "</chunk>\n") for one in sums)
+    rows = [
+        NewTrajectory(id_, "ada", text, "", chunks, "tags", "wrong", None)
+        for id_ in store.problem_ids(little.DATASET)
+    ]
+    store.add_trajectories(rows, run_id=None, actor="ada")
+    rolled(store, tmp_path)
+    drawn = little.all_rollouts(store)
+    right = set()
+    for row in store.stage_trajectories(store.trajectory_ids()):
+        id_ = row.chunks[0].prefix_id
+        assert id_ is not None and store.prefixes([id_])[id_].problem_id == row.problem_id
+        right |= {(row.reference, one.answer) for one in store.rollouts_of(id_, outcome="correct")}
+    assert right == {("6", "6"), ("7", "7")}
+    rolled(store, tmp_path)
+    assert little.all_rollouts(store) == drawn, "and what was drawn is found again"

@@ -17,7 +17,7 @@ from engine.pipeline.labelling import sampled_value
 from engine.pipeline.schedule import OpenPrefix, Plan
 from engine.policy_prompt import Begun, PolicyPrompt
 from engine.recipes import Draws as DrawsRecipe
-from engine.recipes import RolloutRecipe
+from engine.recipes import RolloutRecipe, SampleRecipe
 from engine.rollouts import base_seed, prefix_key
 from engine.runs import RunContext
 from engine.thrift import Draws, Place
@@ -50,18 +50,40 @@ class Prefixes:
         self._settings = prompt.settings(draws)
 
     @classmethod
-    def of(cls, ctx: RunContext[RolloutRecipe], llm: LLM, prompt: PolicyPrompt) -> Prefixes:
-        """Those of a rollout run."""
+    def of(
+        cls, ctx: RunContext[RolloutRecipe] | RunContext[SampleRecipe], llm: LLM, prompt: PolicyPrompt
+    ) -> Prefixes:
+        """Those of a run that draws from them."""
         return cls(ctx.store, ctx.run_id, ctx.seed, llm, prompt, ctx.recipe.draws)
+
+    def firsts(self, problems: Mapping[int, str]) -> dict[int, PrefixRow]:
+        """{problem id: its prefix 0, stored} from {problem id: text}.
+
+        A problem with the same prompt as one that was there before it has prefixes of its own: it has N solutions too,
+        and another reference may grade them.
+        """
+        starts = {id_: self.prompt.start(self.llm, text) for id_, text in problems.items()}
+        stored = self._ensure({id_: self._row(id_, ids) for id_, ids in starts.items()})
+        again = [id_ for id_, row in stored.items() if row.problem_id != id_]
+        return stored | self._ensure({id_: self._row(id_, starts[id_], _own(id_)) for id_ in again})
+
+    def _ensure(self, rows: Mapping[int, NewPrefix]) -> dict[int, PrefixRow]:
+        ids = self.store.ensure_prefixes(list(rows.values()), run_id=self.run_id)
+        stored = self.store.prefixes(ids.values())
+        return {problem: stored[ids[row.key]] for problem, row in rows.items()}
 
     def store_rows(self, trajectories: Sequence[StageTrajectory]) -> list[dict[int, int]]:
         """Store the prefixes of each trajectory and which chunk each ends with. Returns {k: prefix id}; 0 is among
         them."""
         faults: dict[str, str] = {}
-        rows = [self._rows(trajectory, faults) for trajectory in trajectories]
+        firsts = self.firsts({trajectory.problem_id: trajectory.problem for trajectory in trajectories})
+        rows = [self._rows(trajectory, firsts[trajectory.problem_id], faults) for trajectory in trajectories]
         new = {row.key: row for own in rows for row in own.values()}
         ids = self.store.ensure_prefixes(list(new.values()), run_id=self.run_id)
-        places = [{k: ids[row.key] for k, row in own.items()} for own in rows]
+        places = [
+            {0: firsts[t.problem_id].id} | {k: ids[row.key] for k, row in own.items()}
+            for t, own in zip(trajectories, rows, strict=True)
+        ]
         both = list(zip(trajectories, places, strict=True))
         linked = [
             (t.chunks[k - 1].id, id_)
@@ -73,13 +95,6 @@ class Prefixes:
         self.store.set_prefix_errors([(ids[key], fault) for key, fault in faults.items()])
         return places
 
-    def first_keys(self, problems: Mapping[int, str]) -> dict[int, str]:
-        """{problem id: key of its prefix 0} from {problem id: text}."""
-        starts = {id_: self.prompt.start(self.llm, text) for id_, text in problems.items()}
-        return {
-            id_: prefix_key(ids, self.llm.info.content_hash, self.sampling) for id_, ids in starts.items()
-        }
-
     def stored(self, places: Sequence[Mapping[int, int]]) -> Stored:
         """What the store holds of these trajectories' prefixes."""
         ids = list(dict.fromkeys(id_ for own in places for id_ in own.values()))
@@ -90,10 +105,12 @@ class Prefixes:
             self.store.stops(ids),
         )
 
-    def _rows(self, trajectory: StageTrajectory, faults: dict[str, str]) -> dict[int, NewPrefix]:
-        """Prefix rows by k; 0 (the bare problem) is always among them, for its value."""
-        start = self.prompt.start(self.llm, trajectory.problem)
-        rows = {0: self._row(trajectory, start)}
+    def _rows(
+        self, trajectory: StageTrajectory, first: PrefixRow, faults: dict[str, str]
+    ) -> dict[int, NewPrefix]:
+        """Prefix rows by k, from 1 on."""
+        start, rows = first.token_ids, {}
+        apart = "" if first.key == self._key(start) else _own(trajectory.problem_id)
         places, text = rolled_out(trajectory), ""
         own = trajectory.token_ids is not None and trajectory.checkpoint_hash == self.llm.info.content_hash
         for k, chunk in enumerate(trajectory.chunks, start=1):
@@ -104,24 +121,32 @@ class Prefixes:
                 begun = Begun(start + trajectory.token_ids[: chunk.token_end])
             else:
                 begun = self.prompt.begun(self.llm, trajectory.problem, text)
-            rows[k] = self._row(trajectory, begun.token_ids, unwritten=text if begun.fault else "")
+            # Tokens that do not say their own text may be those of another text, which can be rolled out.
+            unwritten = f"\0{text}" if begun.fault else ""
+            rows[k] = self._row(trajectory.problem_id, begun.token_ids, apart + unwritten)
             if begun.fault:
                 faults[rows[k].key] = begun.fault
         return rows
 
-    def _row(self, trajectory: StageTrajectory, ids: tuple[int, ...], unwritten: str = "") -> NewPrefix:
-        # Tokens that do not say their own text may be those of another text, which can be rolled out.
-        apart = f"\0{unwritten}" if unwritten else ""
-        key = prefix_key(ids, self.llm.info.content_hash + apart, self.sampling)
+    def _key(self, ids: tuple[int, ...], apart: str = "") -> str:
+        return prefix_key(ids, self.llm.info.content_hash + apart, self.sampling)
+
+    def _row(self, problem_id: int, ids: tuple[int, ...], apart: str = "") -> NewPrefix:
+        key = self._key(ids, apart)
         return NewPrefix(
             key=key,
-            problem_id=trajectory.problem_id,
+            problem_id=problem_id,
             policy=self.llm.info.name,
             checkpoint_hash=self.llm.info.content_hash,
             sampling=self._settings,
             token_ids=ids,
             base_seed=base_seed(self.seed, key),
         )
+
+
+def _own(problem_id: int) -> str:
+    """What keeps the prefixes of a problem apart from those of another with the same prompt."""
+    return f"\0problem {problem_id}"
 
 
 def open_prefix(row: PrefixRow, counts: Mapping[str, int], m: int) -> OpenPrefix:

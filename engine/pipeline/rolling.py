@@ -119,13 +119,15 @@ class Rolling:
     def _pass_over(self, ids: Sequence[int]) -> set[int]:
         """Trajectories that have all their draws and labels under this policy, counted without being read."""
         rows = self.ctx.store.rolled_out(ids, self.recipe.m)
-        problems = {row.problem_id for row in rows}
-        texts = {problem.id: problem.text for problem in self.ctx.store.problems(ids=sorted(problems))}
-        keys = self.prefixes.first_keys(texts)
-        firsts = self.ctx.store.prefix_ids(keys.values())
+        problems = sorted({row.problem_id for row in rows})
+        firsts: dict[int, int] = {}
+        for start in range(0, len(problems), TRAJECTORIES_A_BATCH):
+            batch = self.ctx.store.problems(ids=problems[start : start + TRAJECTORIES_A_BATCH])
+            found = self.prefixes.firsts({problem.id: problem.text for problem in batch})
+            firsts |= {id_: prefix.id for id_, prefix in found.items()}
         done: set[int] = set()
         for row in rows:
-            if row.first != firsts.get(keys[row.problem_id]):
+            if row.first != firsts[row.problem_id]:
                 continue
             done.add(row.trajectory_id)
             self._count(row.finished, len(row.prefixes))

@@ -5,19 +5,20 @@ Prefix 0 (the bare problem) is keyed like any other, so that its pass rate is th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from db.rows import NewChunk, NewPrefix, NewProblem, NewTrajectory, PrefixRow, ProblemRow
+from db.rows import NewChunk, NewProblem, NewTrajectory
 from engine.answers import Grade, Grader, Reference
 from engine.chunks import cut_best, token_ends
 from engine.llm.base import LLM, Completion, Request
 from engine.pipeline.flow import Batch, Graded, Pace, open_door, stream_graded
 from engine.pipeline.labelling import relabel_beside
+from engine.pipeline.prefixes import Prefixes
 from engine.pipeline.selecting import check_problems
 from engine.policy_prompt import PolicyPrompt
 from engine.recipes import Generate, SampleRecipe
-from engine.rollouts import base_seed, prefix_key, requests_for
+from engine.rollouts import requests_for
 from engine.runs import RunContext
 
 PROBLEMS_A_BATCH = 64
@@ -78,7 +79,7 @@ class _Stage:
 
     def __init__(self, ctx: RunContext[SampleRecipe], llm: LLM, prompt: PolicyPrompt, pace: Pace):
         self.ctx, self.llm, self.prompt, self.pace = ctx, llm, prompt, pace
-        self.sampling = prompt.sampling(ctx.recipe.draws.sampling())
+        self.prefixes = Prefixes.of(ctx, llm, prompt)
         self.prefix_ids: list[int] = []
         self._asked: dict[str, tuple[int, int, Request]] = {}
 
@@ -86,51 +87,25 @@ class _Stage:
         """(request, reference) for what each problem still lacks, made as the door asks for it."""
         for start in range(0, len(problem_ids), PROBLEMS_A_BATCH):
             problems = self.ctx.store.problems(ids=problem_ids[start : start + PROBLEMS_A_BATCH])
-            rows, stored = self._prefixes(problems)
-            ids = {row.key: id_ for id_, row in stored.items()}
-            self.prefix_ids += stored
-            drawn = self.ctx.store.sample_draws_done(list(stored))
+            firsts = self.prefixes.firsts({problem.id: problem.text for problem in problems})
+            ids = [prefix.id for prefix in firsts.values()]
+            self.prefix_ids += ids
+            drawn = self.ctx.store.sample_draws_done(ids)
             for problem in problems:
-                prefix = stored[ids[rows[problem.id].key]]
+                prefix = firsts[problem.id]
                 have = drawn.get(prefix.id, 0)
                 self.pace.there(min(have, self.ctx.recipe.n))
                 request = requests_for(
-                    prefix.key, prefix.token_ids, prefix.base_seed, have, self.ctx.recipe.n, self.sampling
+                    prefix.key,
+                    prefix.token_ids,
+                    prefix.base_seed,
+                    have,
+                    self.ctx.recipe.n,
+                    self.prefixes.sampling,
                 )
                 if request is not None:
                     self._asked[request.id] = (problem.id, prefix.id, request)
                     yield request, Reference.of(problem.answer, problem.meta)
-
-    def _prefixes(self, problems: Sequence[ProblemRow]) -> tuple[dict[int, NewPrefix], dict[int, PrefixRow]]:
-        """{problem id: its prefix 0}, and {prefix id: as it is stored}.
-
-        A problem with the same prompt as one that was there before it gets a prefix of its own: both have N solutions.
-        """
-        rows = {problem.id: self._prefix(problem) for problem in problems}
-        stored = self._ensure(rows)
-        owner = {row.key: row.problem_id for row in stored.values()}
-        again = [problem for problem in problems if owner[rows[problem.id].key] != problem.id]
-        if not again:
-            return rows, stored
-        rows |= {problem.id: self._prefix(problem, f"\0problem {problem.id}") for problem in again}
-        return rows, self._ensure(rows)
-
-    def _ensure(self, rows: Mapping[int, NewPrefix]) -> dict[int, PrefixRow]:
-        ids = self.ctx.store.ensure_prefixes(list(rows.values()), run_id=self.ctx.run_id)
-        return self.ctx.store.prefixes(ids.values())
-
-    def _prefix(self, problem: ProblemRow, apart: str = "") -> NewPrefix:
-        ids = self.prompt.start(self.llm, problem.text)
-        key = prefix_key(ids, self.llm.info.content_hash + apart, self.sampling)
-        return NewPrefix(
-            key=key,
-            problem_id=problem.id,
-            policy=self.llm.info.name,
-            checkpoint_hash=self.llm.info.content_hash,
-            sampling=self.prompt.settings(self.ctx.recipe.draws),
-            token_ids=ids,
-            base_seed=base_seed(self.ctx.seed, key),
-        )
 
     def trajectories(self, graded: Graded) -> Iterator[NewTrajectory]:
         """Rows of one problem's new solutions; a prompt that cannot be served is marked, not stored as solutions."""
