@@ -110,6 +110,20 @@ def test_widgets_of_the_chunks_rewrite_the_address(open_at: Open, filled: Filled
     assert set(app.query_params) == {"show"}
 
 
+def test_people_of_one_name_are_told_apart(open_at: Open, filled: FilledWorld) -> None:
+    store, _, ids = filled
+    chunks = store.chunk_page(ids.sampled[0])
+    store.set_role("kim @ https://idp.example", "annotator", "ann")
+    for place, who in enumerate(("kim", "kim @ https://idp.example")):
+        store.add_review(chunks[place].id, f"kim-{place}", who, 1, supersedes=None)
+    app = open_at(show="chunks")
+    choice = box(app, "Reviewed by")
+    assert {"kim (kim)", "kim (kim @ https://idp.example)"} < set(choice.options)
+    app = choice.select_index(choice.options.index("kim (kim)")).run()
+    assert address_of(app)["reviewed_by"] == "kim"
+    assert [place for _, place in chunks_of(app)] == [0]
+
+
 def test_any_flag_is_a_filter_and_not_the_absence_of_one(open_at: Open) -> None:
     app = open_at(show="chunks")
     assert box(app, "Flag").value == ""

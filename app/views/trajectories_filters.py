@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.widgets.safe_text import escape_line, visible
 from db.chunk_filter import ChunkFilter
 
 ANY = ""
-"""The choice that filters nothing; a data set, and a flag, may be called "any"."""
+"""The choice that filters nothing; that of flags may be "any"."""
 SORTS = {
     "newest": "Newest",
     "drop": "Biggest Q drop",
@@ -150,6 +151,15 @@ def _runs(current: str | None) -> dict[str, str]:
     return {str(id_): f"Run {id_}" for id_ in sorted((i for i in ids if i is not None), reverse=True)}
 
 
+def apart(words: Mapping[str, str]) -> dict[str, str]:
+    """The words of choices, with what they stand for behind those that several share: a press is known by its words."""
+    times = Counter(words.values())
+    return {
+        one: said if one == ANY or times[said] == 1 else f"{said} ({visible(one)})"
+        for one, said in words.items()
+    }
+
+
 def _choose(
     name: str,
     label: str,
@@ -159,7 +169,7 @@ def _choose(
     width: int | None = 130,
 ) -> None:
     """One of ``options`` {value: words of ours or visible text}; ``usual`` stands for "not filtered"."""
-    names = dict(options) if usual in options else {ANY: "any", **options}
+    names = apart(dict(options) if usual in options else {ANY: "any", **options})
     given = query.get(name, usual)
     st.session_state[key(name)] = given if given in names else usual
     st.selectbox(
@@ -183,7 +193,9 @@ def _pair(
 ) -> None:
     """Who and what in one choice: the address holds both or none."""
     names = {ANY: "any"} | {
-        f"{one}\n{value}": f"{who}: {what}" for one, who in options.items() for value, what in words.items()
+        f"{one}\n{value}": f"{who}: {what}"
+        for one, who in apart(options).items()
+        for value, what in words.items()
     }
     given = f"{query.get(name)}\n{query.get(said)}"
     st.session_state[key(name)] = given if given in names else ANY

@@ -20,8 +20,7 @@ from db.reads_list import TrajectoryFilter, TrajectoryItem
 PAGE = 50
 RUNS = 20
 EXCERPT = 220
-ANY = ""
-"""The choice that filters nothing; a data set, and a flag, may be called "any"."""
+ANY = "any"
 SORT_TITLES = {
     "newest": "Newest",
     "drop": "Biggest Q drop",
