@@ -188,7 +188,7 @@ def _import(data: bytes, name: str, dataset: str | None, cutter: str | None) -> 
 
 
 def _report() -> None:
-    """What the last import did; shown until the page is left."""
+    """What the last import did; shown once, until something else is pressed."""
     if failed := st.session_state.pop(FAILED, None):
         st.error("It was not imported:", icon=":material/error:")
         st.code(failed, language=None, wrap_lines=True)
