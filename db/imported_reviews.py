@@ -34,7 +34,8 @@ class ImportedReviewsStore(StoreBase):
     def add_imported_reviews(
         self, trajectory_id: int, rows: Iterable[ImportedReview | dict[str, Any]]
     ) -> int:
-        """Store reviews that came with a solution, once: importing the file again adds nothing. Returns how many.
+        """Store reviews that came with a solution, once: importing the file again adds nothing but those that were
+        edited in it. Returns how many.
 
         One that is older than what its author says of the chunk by now is stored in their history, and what they say
         stays in force.
@@ -49,13 +50,22 @@ class ImportedReviewsStore(StoreBase):
                 if row.idx not in chunks:
                     raise NotFoundError(f"trajectory {trajectory_id} has no chunk {row.idx} to review")
                 chunk_id = chunks[row.idx]
-                action_id = sha256(
-                    f"import/{trajectory_id}/{place}/{row.idx}/{row.actor}".encode()
-                ).hexdigest()
-                if begin(db, chunk_id, action_id, row.actor) is None:
+                action_id = _hash(f"import/{trajectory_id}/{place}/{row.idx}/{row.actor}")
+                known = begin(db, chunk_id, action_id, row.actor)
+                if known and (known.verdict, known.comment) != (
+                    row.verdict,
+                    row.comment,
+                ):  # the file was edited
+                    action_id = _hash(f"{action_id}/{row.verdict}/{row.comment}")
+                    known = begin(db, chunk_id, action_id, row.actor)
+                if known is None:
                     _append(db, chunk_id, action_id, row)
                     added += 1
         return added
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def _append(db: Connection, chunk_id: int, action_id: str, row: ImportedReview) -> None:
@@ -67,7 +77,7 @@ def _append(db: Connection, chunk_id: int, action_id: str, row: ImportedReview) 
     )
     if head is None or stored.created_at >= head.created_at:
         return
-    again, said = sha256(f"{action_id}/older".encode()).hexdigest(), said_by(db, head)
+    again, said = _hash(f"{action_id}/older"), said_by(db, head)
     verdict, comment, restores = (said.verdict, said.comment, said.id) if said else (None, "", None)
     append(
         db,

@@ -99,6 +99,36 @@ def test_a_problem_that_is_another_under_the_same_id_is_left_out(store: Store, t
     assert len(store.trajectory_ids()) == 1
 
 
+def test_of_two_problems_under_one_id_in_a_file_the_second_is_left_out(store: Store, tmp_path: Path):
+    lines = [
+        {"id": "1", "dataset": "a", "problem": "2+2?", "answer": "4", "solution": "\\boxed{4}"},
+        {"id": "1", "dataset": "b", "problem": "2+3?", "answer": "5", "solution": "\\boxed{5}"},
+    ]
+    path = write(tmp_path / "two.jsonl", lines)
+    report = import_file(store, path, dataset="both", cutter=None, actor="ada")
+    assert (report.problems, report.trajectories) == (1, 1)
+    assert "two.jsonl:2" in str(report.rejected[0]) and "give this one another id" in str(report.rejected[0])
+    apart = import_file(store, path, dataset=None, cutter=None, actor="ada")
+    assert (apart.problems, apart.trajectories, apart.rejected) == (2, 2, [])
+
+
+def test_reviews_of_a_solution_that_is_stored_in_other_chunks_go_to_none_of_them(
+    store: Store, tmp_path: Path
+):
+    text = "First a. Then b.\n\nSo c. \\boxed{1}"
+    line = {"id": "1", "problem": "1?", "answer": "1", "solutions": [text]}
+    import_file(store, write(tmp_path / "d.jsonl", [line]), dataset=None, cutter=None, actor="ada")
+    reviews = [{"chunk": 2, "verdict": -1, "reviewer": "emil"}]
+    lines = [line | {"solutions": [{"text": text, "reviews": reviews}]}, line | {"id": "2"}]
+    path = write(tmp_path / "d.jsonl", lines)
+    report = import_file(store, path, dataset=None, cutter="sentence", actor="ada")
+    assert (report.reviews, report.problems) == (0, 1)
+    assert "d.jsonl:1" in str(report.rejected[0]) and "cut into other chunks" in str(report.rejected[0])
+    reviews[0]["chunk"] = 1
+    again = import_file(store, write(path, lines), dataset=None, cutter=None, actor="ada")
+    assert (again.reviews, again.rejected) == (1, [])
+
+
 def test_bad_lines_are_named_and_the_rest_is_taken(store: Store, tmp_path: Path):
     bad: list[object] = [
         '{"id": "broken", "problem": ',

@@ -226,6 +226,17 @@ def test_imported_reviews_are_stored_once_and_keep_their_time(store: Store):
         store.add_imported_reviews(trajectory, [{"idx": 9, "verdict": 1, "comment": "", "actor": "bob"}])
 
 
+def test_a_review_that_was_edited_in_its_file_is_stored_once_more(store: Store):
+    trajectory, chunks = add_trajectory(store, add_problem(store))
+    row = {"idx": 0, "verdict": 1, "comment": "fine", "actor": "bob"}
+    assert store.add_imported_reviews(trajectory, [row]) == 1
+    for edited in (row | {"verdict": -1}, row | {"verdict": -1, "comment": "3 + 3 is 6"}):
+        assert store.add_imported_reviews(trajectory, [edited]) == 1
+        assert store.add_imported_reviews(trajectory, [edited]) == 0
+        (in_force,) = [s.review for s in store.history(chunks[0]) if s.in_force]
+        assert (in_force.verdict, in_force.comment) == (edited["verdict"], edited["comment"])
+
+
 def test_an_imported_review_that_is_older_than_what_its_author_says_now_changes_nothing_they_say(
     store: Store,
 ):

@@ -23,6 +23,10 @@ _OTHER = (
     "the data set {!r} has a problem with this id and another text, answer or verifier, which stays as it is; give "
     "this one another id, or import into another data set"
 )
+_CUT = (
+    "this solution is in the store as trajectory {}, cut into other chunks, and its reviews go by the number of the "
+    "chunk: they were left out; import it with the cutter that it was stored with"
+)
 
 
 @dataclass
@@ -91,29 +95,47 @@ def _import_batch(
     added = store.add_problems(new, run_id=report.run_id, actor=actor)
     report.problems += len(added.added)
     report.known_problems += len(added.existing)
-    solutions: list[tuple[int, Reference, OwnSolution]] = []
+    first: dict[tuple[str, str], NewProblem] = {}
+    solutions: list[tuple[int, OwnProblem, OwnSolution]] = []
     for problem, line in zip(new, own, strict=True):
-        id_ = added.ids[problem.dataset, problem.key]
-        if id_ in added.differing:  # what was graded against this line would stand under another problem
+        key = problem.dataset, problem.key
+        id_ = added.ids[key]
+        # what was graded against this line would stand under another problem
+        if id_ in added.differing or first.setdefault(key, problem) != problem:
             report.rejected.append(line.row.reject(_OTHER.format(problem.dataset)))
             continue
-        solutions += [(id_, Reference(line.answer, line.verifier), solution) for solution in line.solutions]
+        solutions += [(id_, line, solution) for solution in line.solutions]
     texts = [rejoin(solution.cut) for _, _, solution in solutions]
     grades = grader.grade_many(
-        [(text, ref, None) for text, (_, ref, _) in zip(texts, solutions, strict=True)]
+        [
+            (text, Reference(line.answer, line.verifier), None)
+            for text, (_, line, _) in zip(texts, solutions, strict=True)
+        ]
     )
     rows = [
         _trajectory(problem_id, solution, text, grade)
         for (problem_id, _, solution), text, grade in zip(solutions, texts, grades, strict=True)
     ]
     written = store.add_trajectories(rows, run_id=report.run_id, actor=actor)
-    for row, (_, _, solution), stored in zip(rows, solutions, written, strict=True):
+    for row, (_, line, solution), stored in zip(rows, solutions, written, strict=True):
         if stored.new:
             report.trajectories += 1
             report.outcomes[row.outcome] = report.outcomes.get(row.outcome, 0) + 1
-        if reviews := list(_reviews(solution)):
+        if not (reviews := list(_reviews(solution))):
+            continue
+        if stored.new or _cut_alike(store, stored.id, row):
             report.reviews += store.add_imported_reviews(stored.id, reviews)
+        else:
+            report.rejected.append(line.row.reject(_CUT.format(stored.id)))
     relabel(store, [stored.id for stored in written if stored.new])
+
+
+def _cut_alike(store: Store, trajectory_id: int, row: NewTrajectory) -> bool:
+    """Whether the stored solution has the chunks of this one, by whose numbers its reviews go."""
+    (stored,) = store.stage_trajectories([trajectory_id])
+    return [c.lead + c.text + c.close for c in stored.chunks] == [
+        c.lead + c.text + c.close for c in row.chunks
+    ]
 
 
 def _meta(row: OwnProblem) -> dict[str, Any]:
