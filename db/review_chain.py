@@ -81,9 +81,10 @@ def take_back(
     known = begin(db, chunk_id, action_id, actor)
     if known is not None:
         return known
-    need(db, actor, "annotator", "reviewing")
     head = head_of(db, chunk_id, actor)
     said = said_by(db, head)
+    decided = said is not None and said.kind == "adjudication"
+    need(db, actor, "owner" if decided else "annotator", "adjudicating" if decided else "reviewing")
     if head is None or said is None:
         raise ReviewConflictError(f"chunk {chunk_id}: {actor} has no review there to take back")
     if review_id not in (None, said.id):

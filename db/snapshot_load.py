@@ -222,11 +222,13 @@ class _Loader:
         return {_key(table.name, row._mapping): row[0] for row in result}
 
     def _find(self, table: Table, rows: list[dict[str, Any]]) -> dict[Any, int]:
-        """{key: id} of rows that the store holds. A problem with another text or reference, or a chunk that was cut
-        elsewhere, is not the same one."""
+        """{key: id} of rows that the store holds. A problem with another text, reference or verifier, or a chunk that
+        was cut elsewhere, is not the same one."""
         keys = KEYS[table.name]
         wanted = {_key(table.name, row): row for row in rows}
-        alike = {"problems": ("text", "answer"), "chunks": ("lead", "text", "close")}.get(table.name, ())
+        alike = {"problems": ("text", "answer", "meta"), "chunks": ("lead", "text", "close")}.get(
+            table.name, ()
+        )
         more = [table.c[name] for name in alike]
         found: dict[Any, int] = {}
         for batch in batches({row[keys[0]] for row in rows}, 1000):
@@ -235,7 +237,9 @@ class _Loader:
             )
             for row in self.db.execute(query):
                 key = _key(table.name, row._mapping)
-                if key in wanted and all(wanted[key][name] == row._mapping[name] for name in alike):
+                if key in wanted and all(
+                    _same(name, wanted[key][name], row._mapping[name]) for name in alike
+                ):
                     found[key] = row.id
         self.loaded.left_out += len(wanted) - len(found)
         return found
@@ -318,6 +322,11 @@ class _Loader:
             if values["drop"] is not None:
                 count_drop(self.delta, self.positions[values["chunk_id"]], values["drop"], 1)
             self.changed.add(self.owners[values["chunk_id"]])
+
+
+def _same(column: str, one: Any, other: Any) -> bool:
+    """Whether two rows have the same there; of what is noted about a problem only how it is checked counts."""
+    return one.get("verifier") == other.get("verifier") if column == "meta" else one == other
 
 
 def _key(name: str, values: Any) -> tuple[Any, ...]:

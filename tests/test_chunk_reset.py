@@ -179,6 +179,15 @@ def rows_of(folder: Path, run_id: int) -> list[dict[str, Any]]:
     return sorted(map(json.loads, lines), key=lambda r: (r["search"], r["problem_id"], r["draw"]))
 
 
+def test_a_judge_that_could_read_nothing_is_told_from_one_that_rejects_nothing(tmp_path: Path):
+    store = little.open_little(tmp_path, problems=2)
+    ctx = little.context(store, recipe(), tmp_path)
+    found = search_with(ctx, little.scripted_policy(), judge_of(little.judge, context=8))
+    assert found["chunk-reset"]["judge_tokens"] == 0
+    assert found["chunk-reset"]["chunks_without_verdict"] == found["chunk-reset"]["chunks"] > 0
+    assert "chunks_without_verdict" not in found["plain"]
+
+
 def test_a_search_beats_plain_sampling_from_the_same_draws(tmp_path: Path):
     store = little.open_little(tmp_path, problems=8)
     ctx = little.context(store, recipe(), tmp_path)

@@ -90,6 +90,16 @@ def test_an_annotator_reviews_and_neither_adjudicates_nor_starts_runs(store: Sto
     ]
 
 
+def test_who_is_no_owner_any_more_takes_no_decision_back(store: Store) -> None:
+    chunk = chunk_of(store)
+    store.set_role("ann", "owner", by="ann")
+    store.set_role(GUEST, "owner", by="ann")
+    store.add_review(chunk, "a1", GUEST, -1, kind="adjudication")
+    store.set_role(GUEST, "annotator", by="ann")
+    with pytest.raises(NotAllowedError, match="is an annotator; adjudicating takes an owner"):
+        store.undo("a2", GUEST, chunk)
+
+
 def test_runs_that_people_start_stop_and_resume_are_on_the_list(store: Store) -> None:
     run = store.create_run("sample", {}, "ann")
     store.request_stop(run, "ann")

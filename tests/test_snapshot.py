@@ -241,11 +241,13 @@ def test_a_solution_that_is_cut_elsewhere_here_keeps_its_chunks(store: Store, ta
     assert check(target) == []
 
 
-def test_a_problem_with_another_reference_gets_no_rollouts(store: Store, target: Store, tmp_path: Path):
-    """They were graded by a reference that is not the one here."""
+@pytest.mark.parametrize(("answer", "meta"), [("3", {}), ("2", {"verifier": "text"})])
+def test_a_problem_that_is_graded_otherwise_here_gets_no_rollouts(
+    store: Store, target: Store, tmp_path: Path, answer: str, meta: dict[str, str]
+):
     start = add_prefix(store, add_problem(store))
     store.add_rollouts([rollout(start, 0)], run_id=add_run(store))
-    target.add_problems([NewProblem("nano", "p", "What is 1 + 1?", "3")], run_id=None, actor="bob")
+    target.add_problems([NewProblem("nano", "p", "What is 1 + 1?", answer, meta)], run_id=None, actor="bob")
     dump(store, tmp_path / "two.xz")
     loaded = load(target, tmp_path / "two.xz")
     assert loaded.added["rollouts"] == loaded.added["prefixes"] == 0 and loaded.left_out > 0

@@ -60,7 +60,9 @@ def search_with(ctx: RunContext[SearchRecipe], policy: LLM, judge: Judge) -> dic
         stage.solve(CHUNK_RESET, search, judge, drawing)
     arms = {name: rows for name in (CHUNK_RESET, PLAIN) if (rows := stage.rows_of(name))}
     result = stage.pace.result() | {"policy": policy.info.name, "judge": judge.llm.info.name}
-    result |= {name: _figures(rows, recipe.resamples, ctx.seed) for name, rows in arms.items()}
+    result |= {
+        name: _figures(rows, recipe.resamples, ctx.seed, judged=name != PLAIN) for name, rows in arms.items()
+    }
     if len(arms) == 2:
         counts = [_counts(arms[name]) for name in (CHUNK_RESET, PLAIN)]
         result["gain"] = difference(*counts, resamples=recipe.resamples, seed=ctx.seed)
@@ -139,7 +141,7 @@ def _counts(rows: Iterable[dict[str, Any]]) -> Counts:
     return counts
 
 
-def _figures(rows: list[dict[str, Any]], resamples: int, seed: int) -> dict[str, Any]:
+def _figures(rows: list[dict[str, Any]], resamples: int, seed: int, *, judged: bool) -> dict[str, Any]:
     """Accuracy with its interval; tokens, chunks and rejections, means a solution."""
     counts, tried = _counts(rows), [one for row in rows for one in row["tried"]]
 
@@ -154,6 +156,6 @@ def _figures(rows: list[dict[str, Any]], resamples: int, seed: int) -> dict[str,
         "rejected_chunks": sum(not one["kept"] for one in tried) / len(rows),
         "by_problem": {str(problem): [n, right] for problem, (right, n) in sorted(counts.items())},
     }
-    if any(row["judge_tokens"] for row in rows):  # plain sampling asks for no verdict
+    if judged:  # plain sampling asks for no verdict
         figures["chunks_without_verdict"] = sum(one["verdict"] is None for one in tried) / len(rows)
     return figures
