@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +24,7 @@ from db.errors import StoreError
 from engine.errors import StepWiserError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-db_app = typer.Typer(no_args_is_help=True, help="The store: upgrade, check, dump.")
+db_app = typer.Typer(no_args_is_help=True, help="The store: make or migrate it, check it.")
 sample_app = typer.Typer(no_args_is_help=True, help="The sample: load it, or make it anew.")
 nano_app = typer.Typer(no_args_is_help=True, help="The nano world: train its checkpoint, report its facts.")
 for name, group in (("db", db_app), ("sample", sample_app), ("nano", nano_app)):
@@ -42,6 +44,17 @@ def table(columns: list[str], rows: list[list[Any]]) -> None:
     for row in rows:
         out.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     console.print(out)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """An error of the operating system in here is the file's: it is named, without a traceback."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # `export - | head`: no error
+    except OSError as error:
+        raise StepWiserError(f"{file} cannot be written ({error.strerror}); name another file") from error
 
 
 @app.command("app")
@@ -98,7 +111,9 @@ def llm_server(
 
 @app.command()
 def run(
-    kind: Annotated[str, typer.Argument(help="sample, rollout, judge or train-judge")],
+    kind: Annotated[
+        str, typer.Argument(help="sample, rollout, judge, train-judge …; a name that is none lists all")
+    ],
     recipe: Annotated[Path | None, typer.Option(help="YAML recipe; without it the defaults")] = None,
     set_: Set = None,
     detach: Annotated[bool, typer.Option(help="Queue it and return; a worker takes it")] = False,
@@ -108,7 +123,7 @@ def run(
 ) -> None:
     """Start a run from a recipe and follow it."""
     from app.dry_run import say_what_would_happen
-    from app.runs import follow, queue_run
+    from app.runs import follow, queue_run, without_worker
     from app.store import open_or_make_store
     from engine.recipes import read_recipe, set_fields
 
@@ -119,11 +134,7 @@ def run(
     store = open_or_make_store(settings)
     run_id = queue_run(store, kind, data, settings.actor, settings)
     if detach:
-        alive = store.worker_alive()
-        console.print(
-            f"run {run_id} is queued"
-            + ("" if alive else "; no worker is running: start one with `stepwiser worker`")
-        )
+        console.print(f"run {run_id} is queued{without_worker(store)}")
         return
     raise typer.Exit(follow(store, settings, run_id, console))
 
@@ -155,7 +166,8 @@ def report(
     from app.store import open_store
 
     path = out or Path(f"rollout-run-{run_id}.html")
-    size = write_report(open_store(), run_id, path)
+    with writing(path):
+        size = write_report(open_store(), run_id, path)
     console.print(Text(f"{path}: {size:,} bytes"))
 
 
@@ -171,14 +183,14 @@ def stop(run_id: int) -> None:
 @app.command()
 def resume(run_id: int, detach: bool = False) -> None:
     """Queue a stopped, failed or stalled run again; it goes on where it was."""
-    from app.runs import follow
+    from app.runs import follow, without_worker
     from app.store import open_store
 
     settings = get_settings()
     store = open_store(settings)
     store.mark_stalled(settings.stalled_after_s)
     store.resume_run(run_id, actor=settings.actor)
-    console.print(f"run {run_id} is queued again")
+    console.print(f"run {run_id} is queued again{without_worker(store) if detach else ''}")
     if not detach:
         raise typer.Exit(follow(store, settings, run_id, console))
 
@@ -238,7 +250,12 @@ def export(
     from app.store import open_store
     from engine.pipeline.export import export_labels
 
-    count = export_labels(open_store(), file, dataset=dataset, rule=rule)
+    store = open_store()
+    if dataset is not None and dataset not in (known := store.datasets()):
+        there = ", ".join(known) or "none"  # a slip must not put an empty file in an export's place
+        raise StepWiserError(f"there is no data set {dataset!r}; there are {there}. Nothing was written")
+    with writing(file):
+        count = export_labels(store, file, dataset=dataset, rule=rule)
     print(f"{count} chunks written to {file}", file=sys.stderr)
 
 

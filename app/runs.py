@@ -30,6 +30,11 @@ def queue_run(store: Store, kind: str, data: dict[str, Any], actor: str, setting
     return store.create_run(kind, recipe.model_dump(mode="json"), actor)
 
 
+def without_worker(store: Store) -> str:
+    """What a command that leaves a run in the queue adds where nobody would take it."""
+    return "" if store.worker_alive() else "; no worker is running: start one with `stepwiser worker`"
+
+
 def progress_text(run: RunRow) -> str:
     """done / total unit, rate and remaining time, as far as they are known."""
     parts = [f"{run.done:,}" + (f" / {run.total:,}" if run.total else "") + f" {run.unit}".rstrip()]

@@ -34,7 +34,7 @@ def build(
     detach: Annotated[bool, typer.Option(help="Queue it and return; a worker takes it")] = False,
 ) -> None:
     """Choose labels, split by problem, balance, and freeze the set."""
-    from app.runs import follow, queue_run
+    from app.runs import follow, queue_run, without_worker
     from app.store import open_or_make_store
     from engine.recipes import read_recipe, resolve, set_fields
     from training.sets import BuildSetRecipe
@@ -49,7 +49,7 @@ def build(
         return
     run_id = queue_run(store, "build-set", data, settings.actor, settings)
     if detach:
-        console.print(f"run {run_id} is queued")
+        console.print(f"run {run_id} is queued{without_worker(store)}")
         return
     raise typer.Exit(follow(store, settings, run_id, console))
 
