@@ -97,7 +97,9 @@ class PeopleStore(StoreBase):
             if by == actor and before == "owner" != role and db.scalar(others) is None:
                 raise NotAllowedError(f"{actor} is the only owner: name another before giving the role up")
             values = {"actor": actor, "role": role, "set_by": by, "created_at": store_now(db)}
-            statement = upsert(db, Person, ["actor"], ["role", "name", "set_by", "created_at"])
+            # a name that was given once stays where only the role changes
+            named = ["name"] if name.strip() else []
+            statement = upsert(db, Person, ["actor"], ["role", *named, "set_by", "created_at"])
             db.execute(statement, [{**values, "name": name.strip() or actor.partition(ISSUER)[0]}])
             note(db, by, "set role", f"person {actor}"[:200], before=before, after=role)
 

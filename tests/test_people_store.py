@@ -49,6 +49,8 @@ def test_the_first_owner_signed_in_is_named_from_this_machine(store: Store) -> N
     ]
     assert actions(store)[0] == (GUEST, "set role", "person other @ https://login.example.org")
     assert store.audit()[0].detail == {"before": "reader", "after": "annotator"}
+    store.set_role(GUEST, "annotator", by="ann")
+    assert ("Grace", "annotator") in [(p.name, p.role) for p in store.people()]  # the name that was given
 
 
 def test_the_only_owner_keeps_the_role(store: Store) -> None:
