@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.widgets.mathematics import DISPLAY, INLINE, PROSE, is_formula, split
-from app.widgets.safe_text import JOINER, code, escape_line, plot_text, to_markdown, visible
+from app.widgets.safe_text import JOINER, apart, code, escape_line, plot_text, to_markdown, visible
 
 FORMULA = re.compile(r"\$\$\n[\s\S]*?\n\$\$|\$[^$\n]+\$")
 
@@ -194,6 +194,14 @@ def test_text_in_a_figure_is_no_tag_no_link_and_no_variable() -> None:
         html.unescape(said).replace(JOINER, "").startswith("<a href='https://evil.example'>x</a> &lt;b&gt;")
     )
     assert len(html.unescape(plot_text("x" * 100, limit=10))) == 10
+
+
+def test_choices_that_look_alike_are_told_apart() -> None:
+    words = {"": "everybody", "ada @ one": "ada", "ada @ two": "ada", "x\x01": "a\x01", "y": "everybody"}
+    shown = apart(words)
+    assert len(set(shown.values())) == 5 and shown[""] == "everybody"
+    assert (shown["ada @ one"], shown["ada @ two"]) == ("ada (ada @ one)", "ada (ada @ two)")
+    assert "\x01" not in "".join(shown.values()) and shown["y"] == "everybody (y)"
 
 
 def test_names_stay_on_one_short_line() -> None:

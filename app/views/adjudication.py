@@ -29,7 +29,7 @@ from app.widgets.keys import bindings, key_hint, press_keys
 from app.widgets.review_card import show_history
 from app.widgets.review_form import focus_wanted
 from app.widgets.rows import Chip, Column, Row, row_table
-from app.widgets.safe_text import escape_line, raw_toggle, visible
+from app.widgets.safe_text import apart, escape_line, raw_toggle, visible
 from app.widgets.when import ago
 from db.disputes import Dispute
 from db.errors import StoreError
@@ -107,7 +107,7 @@ def _scope(queue: int | None) -> None:
             st.selectbox(
                 "Queue",
                 list(names),
-                format_func=lambda key: visible(names[key]),
+                format_func=apart(names).__getitem__,
                 key="adjudication-queue",
                 on_change=lambda: go_here(_only("queue", st.session_state["adjudication-queue"])),
                 width=260,

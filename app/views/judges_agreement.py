@@ -20,7 +20,7 @@ from app.widgets.here import go_here, here_button
 from app.widgets.matrix import Cell, matrix
 from app.widgets.plain_table import plain_table
 from app.widgets.rows import Column, Row, row_table
-from app.widgets.safe_text import visible
+from app.widgets.safe_text import apart, visible
 from db.agreement_reads import UNSURE, Answered, Rated, parse_rater
 from engine.evaluate.agreement import PairAgreement, among_many, between_two
 
@@ -81,7 +81,7 @@ def _select(name: str, label: str, options: Mapping[str, str], now: object) -> N
     st.selectbox(
         label,
         list(options),
-        format_func=lambda value: visible(options[value]),
+        format_func=apart(options).__getitem__,
         key=key,
         on_change=_changed,
         args=(name, key),

@@ -21,7 +21,7 @@ from app.widgets.empty import empty_state, no_such
 from app.widgets.here import go_here, here_button
 from app.widgets.matrix import Cell, matrix
 from app.widgets.plain_table import plain_table
-from app.widgets.safe_text import escape_line, raw_toggle, show_text, visible
+from app.widgets.safe_text import apart, escape_line, raw_toggle, show_text, visible
 from db.agreement_reads import Rated, parse_rater
 from db.errors import NotFoundError
 from db.reads_trajectory import JudgmentView
@@ -105,7 +105,7 @@ def _select(name: str, label: str, options: Mapping[str, str], now: str | None) 
     st.selectbox(
         label,
         list(options),
-        format_func=lambda value: visible(options[value]),
+        format_func=apart(options).__getitem__,
         key=key,
         on_change=_changed,
         args=(name, key),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from app.views.trajectories_address import FIELDS, PLACE, Asked, whole
 from app.widgets.access import get_store
 from app.widgets.chips import OUTCOMES
 from app.widgets.here import go_here, here_button
-from app.widgets.safe_text import escape_line, visible
+from app.widgets.safe_text import apart, escape_line, visible
 from db.chunk_filter import ChunkFilter
 
 ANY = ""
@@ -149,15 +148,6 @@ def _same(names: Sequence[str]) -> dict[str, str]:
 def _runs(current: str | None) -> dict[str, str]:
     ids = {whole(current), *(run.id for run in get_store().runs(20, kinds=["sample", "import"]))}
     return {str(id_): f"Run {id_}" for id_ in sorted((i for i in ids if i is not None), reverse=True)}
-
-
-def apart(words: Mapping[str, str]) -> dict[str, str]:
-    """The words of choices, with what they stand for behind those that several share: a press is known by its words."""
-    times = Counter(words.values())
-    return {
-        one: said if one == ANY or times[said] == 1 else f"{said} ({visible(one)})"
-        for one, said in words.items()
-    }
 
 
 def _choose(

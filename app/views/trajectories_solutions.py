@@ -13,7 +13,7 @@ from app.widgets.empty import empty_state
 from app.widgets.here import go_here, here_button
 from app.widgets.rows import Chip, Column, Excerpt, Row, row_table, spark_of
 from app.widgets.run_words import TONES
-from app.widgets.safe_text import escape_line, visible
+from app.widgets.safe_text import apart, escape_line, visible
 from db.errors import CursorError
 from db.reads_list import TrajectoryFilter, TrajectoryItem
 
@@ -168,7 +168,7 @@ def _select(
     st.selectbox(
         label,
         list(names),
-        format_func=lambda value: visible(names[value]),
+        format_func=apart(names).__getitem__,
         key=f"list-{name}",
         on_change=_changed,
         args=(name, default),

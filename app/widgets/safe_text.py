@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import streamlit as st
@@ -49,6 +50,17 @@ def visible(text: str) -> str:
     """
     text = text.replace("\r\n", "\n")
     return _STACKED.sub(r"\1⟦…⟧", _ODD.sub(_picture, text))
+
+
+def apart(words: Mapping[str, str]) -> dict[str, str]:
+    """The visible words of choices, with what they stand for behind those that several share: Streamlit knows a choice
+    by its words. ``words``: {value: words}; the empty value has words of ours."""
+    shown = {value: visible(said) for value, said in words.items()}
+    times = Counter(shown.values())
+    return {
+        value: f"{said} ({visible(value)})" if value and times[said] > 1 else said
+        for value, said in shown.items()
+    }
 
 
 def _picture(match: re.Match[str]) -> str:
