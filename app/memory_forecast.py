@@ -107,6 +107,8 @@ def _header(file: Path) -> dict[str, dict[str, list[int] | str]]:
             if length > LARGEST_HEADER:
                 raise ValueError(f"a header of {length} bytes")
             header = json.loads(handle.read(length))
+            if not isinstance(header, dict):
+                raise ValueError("it names no tensors")
     except (OSError, ValueError, struct.error) as error:
         raise CheckpointError(f"{file}: its header cannot be read ({error}); copy it again") from error
     header.pop("__metadata__", None)

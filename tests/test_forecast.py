@@ -118,7 +118,9 @@ def test_shards_are_added_up(home: Path) -> None:
     assert read_weights(folder).parameters == 2 * PARAMETERS
 
 
-@pytest.mark.parametrize("content", [b"", struct.pack("<Q", 2**40), struct.pack("<Q", 4) + b"{{{{"])
+@pytest.mark.parametrize(
+    "content", [b"", struct.pack("<Q", 2**40), struct.pack("<Q", 4) + b"{{{{", struct.pack("<Q", 2) + b"[]"]
+)
 def test_a_broken_header_is_named(home: Path, content: bytes) -> None:
     (home / "checkpoints" / "tiny" / "model.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
