@@ -164,27 +164,31 @@ def _training(recipe: Recipe, home: Path, gpu: bool, gpu_total: int) -> Iterator
         return
     weights = read_weights(resolve_checkpoint(base, home))
     cut = hardware.processes if hardware.sharding != "ddp" else 1
-    shared = f", cut over {cut} processes" if cut > 1 else ""
+    copies = 1 if gpu or cut > 1 else hardware.processes  # without GPUs all whole copies lie in one memory
+    shared = (
+        f", cut over {cut} processes" if cut > 1 else f", in each of {copies} processes" if copies > 1 else ""
+    )
     lora = getattr(recipe, "lora", None)
     if isinstance(lora, Lora):
         frozen = 2 if hardware.precision == "bfloat16" or (gpu and hardware.precision == "auto") else 4
         adapter = adapter_parameters(weights, lora)
         yield Need(
             f"{millions(weights.parameters)} frozen parameters of {base}, {frozen} bytes each{shared}",
-            weights.parameters * frozen // cut,
+            weights.parameters * frozen * copies // cut,
         )
         yield Need(
-            f"LoRA: {millions(adapter)} parameters that learn, {LEARNING} bytes each", adapter * LEARNING
+            f"LoRA: {millions(adapter)} parameters that learn, {LEARNING} bytes each",
+            adapter * LEARNING * copies,
         )
     else:
         yield Need(
             f"{millions(weights.parameters)} parameters of {base}, {LEARNING} bytes each: weights, gradients and "
             f"AdamW's moments in float32{shared}",
-            weights.parameters * LEARNING // cut,
+            weights.parameters * LEARNING * copies // cut,
         )
     grpo = getattr(recipe, "grpo", None)
     if isinstance(grpo, Grpo) and grpo.beta and not isinstance(lora, Lora):
-        yield Need("the base once more, for grpo.beta", weights.parameters * 4 // cut)
+        yield Need("the base once more, for grpo.beta", weights.parameters * 4 * copies // cut)
     if gpu and hardware.vllm == "auto" and isinstance(grpo, Grpo):
         yield Need(
             f"vLLM in the same process: {hardware.vllm_memory:.0%} of the GPU",

@@ -158,6 +158,17 @@ def test_weights_cut_up_are_shared_by_the_processes(home: Path) -> None:
     assert found is not None and found.bytes == LEARNING * PARAMETERS // 4
 
 
+def test_whole_copies_lie_in_one_memory_where_there_is_no_gpu(home: Path) -> None:
+    on_cpu = memory_forecast(training(hardware={"processes": 2}), home, ON_CPU)
+    assert on_cpu is not None and on_cpu.bytes == 2 * LEARNING * PARAMETERS
+    lora = memory_forecast(
+        training(lora={"r": 2}, hardware={"processes": 2, "precision": "float32"}), home, ON_CPU
+    )
+    assert lora is not None and lora.bytes == 2 * (4 * PARAMETERS + LEARNING * (2 * (4 + 4) + 2 * (8 + 4)))
+    each = memory_forecast(training(hardware={"processes": 2, "vllm": "off"}), home, ON_GPUS)
+    assert each is not None and each.bytes == LEARNING * PARAMETERS
+
+
 def test_a_door_costs_weights_and_cache_and_what_does_not_fit_is_seen(home: Path) -> None:
     recipe = resolve_recipe("judge", {"llm": {"checkpoint": "tiny", "kv_cache_gib": 9}})
     found = memory_forecast(recipe, home, ON_CPU)
