@@ -114,19 +114,21 @@ class LoopRecipe(Recipe):
 def run(ctx: RunContext[LoopRecipe]) -> dict[str, Any]:
     """Work round after round. Returns each round's figures and the last checkpoints; a resumed loop goes on."""
     from app.loop_parts import loop_rounds
-    from app.plans import Plan, execute
+    from app.plans import execute
 
     rounds = loop_rounds(ctx.recipe)
     total = sum(map(len, rounds))
+    told = ctx.store.run(ctx.run_id).result  # what an earlier attempt ended with
     done: dict[str, RunRow] = {}
     for number in range(1, len(rounds)):
         parts = [part for some in rounds[: number + 1] for part in some]
-        fresh = len(Plan(parts).look(ctx.store, [ctx.run_id]).done) < len(parts)
         done = execute(ctx, parts, total=total)
         _log_figures(ctx, done)
         if ctx.stopping:
             break
-        if fresh and ctx.recipe.pause and number < ctx.recipe.rounds:
+        # not whether this attempt did any of it: a round may have ended while the loop itself was killed
+        new = told.get(f"round {number}") != figures(ctx.recipe, done).get(number)
+        if new and ctx.recipe.pause and number < ctx.recipe.rounds:
             ctx.log(f"round {number} is done: pausing for reviews; resume goes on with round {number + 1}")
             ctx.stop()
             break

@@ -114,7 +114,13 @@ def test_a_loop_pauses_for_reviews_and_goes_on_with_figures_by_round(
         "round 1: roll out",
         "round 1: train judge",
     }
-    second = RunContext(store, run_id, 2, recipe, settings.home, "test", resumed=True)
+    killed = RunContext(store, run_id, 2, recipe, settings.home, "test", resumed=True)
+    assert run(killed) == result and killed.stopping, (
+        "it ended while the loop was killed: not paused after yet"
+    )
+    store.finish_run(run_id, "stopped", result=result)
+    store.resume_run(run_id)
+    second = RunContext(store, run_id, 3, recipe, settings.home, "test", resumed=True)
     result = run(second)
     assert not second.stopping and len(store.children(run_id)) == recipe.parts == 7
     judge = next(row for row in store.children(run_id) if row.name == "round 2: train judge")
