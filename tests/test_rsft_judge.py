@@ -174,6 +174,16 @@ def test_a_run_stopped_while_writing_goes_on_and_trains_on_the_same_rationales(
     assert result["held_out_after"]["k"] == 2 and result["held_out_before"] is not None
 
 
+def test_accuracy_is_measured_as_for_grpo_however_warm_the_rationales_were_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(rsft_judge, "measure", lambda *_, **how: asked.update(how))
+    ctx = Context(recipe(rationales={"temperature": 1.4}), tmp_path)
+    assert rsft_judge._measured(ctx, tmp_path, TrainingSet((), (), {}), 0) == {}  # type: ignore[arg-type]
+    assert asked["temperature"] == 1.0
+
+
 def test_a_base_that_never_boxes_the_right_word_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from engine.llm import LLMSpec, open_llm
 from engine.llm.base import LLM, Request, Sampling
 from engine.pipeline.flow import Batch
 from engine.pipeline.kept import Kept, own_folder
+from engine.recipes import Draws
 from engine.rollouts import base_seed, prefix_key
 from training import core
 from training.callbacks import step_of
@@ -250,7 +251,7 @@ def _measured(
         checkpoint,
         data.held_out,
         k=recipe.labels.held_out_k,
-        temperature=recipe.rationales.temperature,
+        temperature=Draws().temperature,  # as GRPO is measured, however warm the rationales were drawn
         max_tokens=recipe.rationales.max_tokens,
         seed=recipe.seed,
         stopping=lambda: (
