@@ -74,8 +74,8 @@ def list_command() -> None:
         [
             m.name,
             m.form,
-            m.counts.get("train"),
-            m.counts.get("held_out"),
+            m.files["train.jsonl"].rows,
+            m.files["held_out.jsonl"].rows,
             m.from_people,
             m.made_at,
             m.hash[:12],
@@ -100,7 +100,10 @@ def show(name: Annotated[str, typer.Argument(help="Name of a frozen set")]) -> N
         )
     )
     _facts(manifest.counts | {f"problems {part}": n for part, n in manifest.problems.items()})
-    console.print(f"labels from people: {manifest.from_people}, from rollouts: {manifest.from_rule}")
+    console.print(
+        f"labels from people: {manifest.from_people}, from rollouts: {manifest.from_rule}, "
+        f"from a judge's votes: {manifest.from_judge}"
+    )
     for what, counts in (("data set", manifest.datasets), ("policy", manifest.policies)):
         for key, n in counts.items():
             console.print(Text(f"{what} {key}: {n} labels"))

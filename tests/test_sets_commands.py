@@ -15,6 +15,7 @@ from tests.labelled_store import store_with
 from tests.little_world import context
 from tests.test_sets_build import PAIRS, lengths, recipe
 from training.sets.build import run
+from training.sets.frozen import freeze
 
 
 @pytest.fixture
@@ -57,6 +58,17 @@ def test_list_and_show(home: Path) -> None:
         said("show", "s")
     with pytest.raises(TrainingError, match="no training set 'x'"):
         said("show", "x")
+
+
+def test_sets_of_any_making_say_their_rows_and_whose_labels_they_hold(home: Path) -> None:
+    parts = {
+        "train": [{"prompt": "p", "completion": "c"}] * 7,
+        "held_out": [{"prompt": "q", "completion": "d"}],
+    }
+    freeze(home, "cut", "completion", parts, run="r", recipe={}, counts={"segmented": 8}, from_judge=3)
+    row = next(line for line in said("list").splitlines() if "cut" in line)
+    assert row.split()[1:4] == ["completion", "7", "1"]
+    assert "from a judge's votes: 3" in said("show", "cut")
 
 
 def test_preview_builds_nothing(home: Path) -> None:
