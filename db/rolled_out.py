@@ -19,13 +19,14 @@ from db.tables import Chunk, ChunkLabel, Rollout, Trajectory
 @dataclass(frozen=True)
 class RolledOut:
     """A trajectory with all its draws and its labels. ``first``: its prefix 0; ``prefixes``: of its rolled-out
-    chunks."""
+    chunks; ``finished``: its end is graded; ``labelled``: chunks with both values."""
 
     trajectory_id: int
     problem_id: int
     first: int
     prefixes: tuple[int, ...]
     finished: bool
+    labelled: int
 
 
 class RolledOutStore(StoreBase):
@@ -48,13 +49,20 @@ class RolledOutStore(StoreBase):
                 rows: Any = db.execute(rolled.order_by(Chunk.trajectory_id, Chunk.idx))
                 for trajectory_id, prefix_id in rows:
                     prefixes.setdefault(trajectory_id, []).append(prefix_id)
+                labelled = select(func.count()).select_from(Chunk).join(ChunkLabel)
+                labelled = labelled.where(Chunk.trajectory_id == Trajectory.id, ChunkLabel.drop.is_not(None))
+                finished = (Trajectory.n_chunks > 0) & (Trajectory.outcome != "truncated")
                 query = select(
-                    Trajectory.id, Trajectory.problem_id, Trajectory.value_prefix_id, Trajectory.outcome
+                    Trajectory.id,
+                    Trajectory.problem_id,
+                    Trajectory.value_prefix_id,
+                    finished,
+                    labelled.correlate(Trajectory).scalar_subquery(),
                 ).where(Trajectory.id.in_(batch), *_complete(m))
                 heads: Any = db.execute(query.order_by(Trajectory.id))
-                for id_, problem_id, first, outcome in heads:
+                for id_, problem_id, first, ends, n in heads:
                     own = tuple(prefixes.get(id_, ()))
-                    found.append(RolledOut(id_, problem_id, first, own, outcome != "truncated"))
+                    found.append(RolledOut(id_, problem_id, first, own, bool(ends), n))
         return found
 
 

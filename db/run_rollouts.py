@@ -10,7 +10,7 @@ from sqlalchemy import func, select, union
 
 from db.blind import hidden_query, is_blind
 from db.session import StoreBase
-from db.tables import Chunk, ChunkLabel, Rollout, Trajectory
+from db.tables import Chunk, ChunkLabel, PrefixStop, Rollout, Trajectory
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class RunRollouts(StoreBase):
 
     def labelled_on(self, run_id: int) -> list[int]:
         """Ids, ascending, of trajectories with labels that rest on a prefix from which this run drew rollouts or
-        sampled solutions: its own, and others that share a beginning with them."""
+        sampled solutions, or which it was the last to stop: its own, and others that share a beginning with them."""
         rolled = select(Rollout.prefix_id).where(Rollout.run_id == run_id)
         sampled = select(Trajectory.prefix_id).where(
             Trajectory.run_id == run_id, Trajectory.prefix_id.is_not(None)
         )
-        prefixes = union(rolled, sampled).subquery()
+        stopped = select(PrefixStop.prefix_id).where(PrefixStop.run_id == run_id)
+        prefixes = union(rolled, sampled, stopped).subquery()
         ways = union(
             select(Chunk.trajectory_id).join(prefixes, prefixes.c.prefix_id == Chunk.prefix_id),
             select(Trajectory.id).join(prefixes, prefixes.c.prefix_id == Trajectory.value_prefix_id),

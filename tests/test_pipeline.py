@@ -76,6 +76,14 @@ def test_problems_with_the_same_text_have_n_solutions_each(tmp_path: Path, betwe
     assert check(store) == []
 
 
+def test_a_problem_without_solutions_is_neither_all_right_nor_none_right(tmp_path: Path):
+    store = little.open_little(tmp_path)
+    llm = little.scripted_policy(context=8)
+    result = sample_with(little.context(store, little.sample_recipe(), tmp_path), llm)
+    assert (result["problems"], result["mixed_problems"]) == (3, 0)
+    assert (result["all_right"], result["none_right"]) == (0, 0)
+
+
 def test_rollouts_fill_every_prefix_to_m_and_label_every_chunk(sampled, tmp_path: Path):
     ctx = little.context(sampled, little.rollout_recipe(m=8), tmp_path)
     result = roll_out(ctx, little.scripted_policy())

@@ -73,18 +73,19 @@ def test_a_run_that_was_stopped_early_does_not_say_that_it_is_nearly_done(
     assert 0 < stopped.done < whole.done <= (stopped.total or 0)
 
 
+def stale(store: Store) -> int:
+    inputs = store.label_inputs(store.trajectory_ids())
+    kept = store.labels(chunk.chunk_id for one in inputs for chunk in one.chunks)
+    return sum(
+        kept[chunk.chunk_id] != Label(chunk_id=chunk.chunk_id, **label_row(*pair))
+        for one in inputs
+        for chunk, pair in zip(one.chunks, chunk_values(one), strict=True)
+        if chunk.chunk_id in kept
+    )
+
+
 def test_labels_of_solutions_beside_the_selected_follow_what_they_share(tmp_path: Path) -> None:
     """More draws of a shared beginning, and more samples of a problem, change what others' labels rest on."""
-
-    def stale(store: Store) -> int:
-        inputs = store.label_inputs(store.trajectory_ids())
-        kept = store.labels(chunk.chunk_id for one in inputs for chunk in one.chunks)
-        return sum(
-            kept[chunk.chunk_id] != Label(chunk_id=chunk.chunk_id, **label_row(*pair))
-            for one in inputs
-            for chunk, pair in zip(one.chunks, chunk_values(one), strict=True)
-            if chunk.chunk_id in kept
-        )
 
     store = world(tmp_path / "w")
     rolled(store, tmp_path, m=4)
@@ -95,6 +96,50 @@ def test_labels_of_solutions_beside_the_selected_follow_what_they_share(tmp_path
     assert after[12] > 0 and after[4] < before[4]
     sample_with(little.context(store, little.sample_recipe(n=9), tmp_path), little.scripted_policy())
     assert stale(store) == 0 and check(store) == []
+
+
+def test_labels_follow_what_a_later_solution_of_a_thrifty_run_draws_or_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "TRAJECTORIES_A_BATCH", 1)
+    one = Selection(dataset=little.DATASET, per_problem=1)
+    for number, runs in enumerate(
+        (
+            [{"m": 8, "rules": ["abs-q"]}],
+            [{"m": 8, "rules": ["abs-q"], "places": "first-error"}],
+            [{"m": 8, "rules": ["rel-effective"]}, {"m": 8, "rules": ["abs-q", "rel-ratio"], "select": one}],
+            [{"m": 8, "rules": ["abs-q"]}, {"m": 16, "rules": ["abs-q"], "select": one}],
+        )
+    ):
+        store = world(tmp_path / str(number))
+        for fields in runs:
+            rolled(store, tmp_path, **fields)
+        assert stale(store) == 0, runs
+        store.close()
+
+
+def test_a_search_without_rules_leaves_stopped_prefixes_that_it_does_not_draw_from(tmp_path: Path) -> None:
+    store = world(tmp_path / "w")
+    rolled(store, tmp_path, m=4, rules=["rel-ratio"])
+    ids = {c.prefix_id for row in store.label_inputs(store.trajectory_ids()) for c in row.chunks}
+    prefixes = [id_ for id_ in ids if id_ is not None]
+    made, stops = store.draws_done(prefixes), store.stops(prefixes)
+    rolled(store, tmp_path, m=16, places="first-error")
+    same = [id_ for id_ in stops if store.draws_done([id_])[id_] == made[id_]]
+    assert same and {id_: store.stops([id_])[id_] for id_ in same} == {id_: stops[id_] for id_ in same}
+    assert stale(store) == 0
+
+
+def test_what_is_passed_over_is_counted_as_when_it_was_drawn(tmp_path: Path) -> None:
+    """A solution without chunks, and one whose first chunk has no value before it, among them."""
+    store = little.open_little(tmp_path, problems=2)
+    sample_with(little.context(store, little.sample_recipe(n=1), tmp_path), little.scripted_policy())
+    id_ = store.problem_ids(little.DATASET)[0]
+    bare = NewTrajectory(id_, "ada", "\\boxed{6}", "\\boxed{6}", (), "tags", "correct", "6")
+    store.add_trajectories([bare], run_id=None, actor="ada")
+    first, again = rolled(store, tmp_path), rolled(store, tmp_path)
+    counts = ("trajectories", "labelled_chunks", "spared_by_grades")
+    assert [first[name] for name in counts] == [again[name] for name in counts] == [3, 2, 16]
 
 
 def all_labels_of(store: Store) -> list[Label]:

@@ -52,7 +52,7 @@ def roll_out(ctx: RunContext[RolloutRecipe], llm: LLM) -> dict[str, Any]:
             stage.take(graded)
         stage.settle()
         with stage.clock.at(STORE):
-            relabel_beside(ctx.store, ctx.run_id, stage.labelled)
+            relabel_beside(ctx.store, ctx.run_id, stage.settled)
         stage.meter.tick(last=True)
     return stage.result() | ({"served_by": llm.members()} if isinstance(llm, Spread) else {})
 
@@ -85,7 +85,8 @@ class Rolling:
         self.pace = Pace(ctx, "rollouts", 0, self._unseen)
         self._open: dict[int, OpenPrefix] = {}
         self._seen: set[int] = set()
-        self.labelled: set[int] = set()
+        self.settled: set[int] = set()
+        self._stopped: set[int] = set()
         self._drawn = 0
         self._asked: dict[str, tuple[Ask, Request]] = {}
 
@@ -131,7 +132,7 @@ class Rolling:
                 continue
             done.add(row.trajectory_id)
             self._count(row.finished, len(row.prefixes))
-            self.savings.labelled_chunks += len(row.prefixes) + row.finished
+            self.savings.labelled_chunks += row.labelled
             for id_ in row.prefixes:
                 if self._is_first(id_):
                     self.savings.wanted += self.recipe.m
@@ -190,8 +191,11 @@ class Rolling:
             prefix, stop = self._open.get(id_), stored.stops.get(id_)
             if prefix is None or not prefix.draws.left or row.error:
                 continue
-            live = stop is not None and prefix.draws.made < stop.m
-            if (self.rules and not self.search) or (live and stop is not None and stop.m != self.recipe.m):
+            other = stop is not None and prefix.draws.made < stop.m != self.recipe.m
+            if self.search:
+                if self.rules or other:  # begun where the search looks, in _request
+                    self._stopped.add(id_)
+            elif self.rules or other:
                 begun.append(id_)
         self._begin(begun)
 
@@ -204,7 +208,7 @@ class Rolling:
         if not prefix.began:
             prefix.began = True
             self.savings.prefixes += 1
-            if self.rules and self.search:
+            if prefix.id in self._stopped:
                 with self.clock.at(STORE):
                     self._begin([prefix.id])
         request = requests_for(
@@ -283,7 +287,8 @@ class Rolling:
                 self.ctx.store.put_stops(sorted(stopped), self.recipe.m, self.rules, run_id=self.ctx.run_id)
         ids = [plan.trajectory.id for plan in finished]
         self.savings.labelled_chunks += relabel(self.ctx.store, ids)
-        self.labelled.update(ids)
+        if not self._follow_ups:  # else a later trajectory may draw on where this one stopped
+            self.settled.update(ids)
         idle, self.schedule.idle = self.schedule.idle, {}
         for prefix in idle.values():
             if prefix.id in self._open and not prefix.plans and not prefix.asked:

@@ -156,12 +156,13 @@ class _Stage:
 
 def _mixed(ctx: RunContext[SampleRecipe], prefix_ids: Iterable[int]) -> dict[str, Any]:
     """Problems with right and wrong solutions; the others are set aside by ``select.mixed_only``, not deleted."""
-    counts = ctx.store.sample_counts(list(prefix_ids))
-    right = [c.get("correct", 0) for c in counts.values()]
-    total = [sum(c.values()) for c in counts.values()]
+    counts = ctx.store.sample_counts(list(prefix_ids)).values()
+    drawn = [c for c in counts if c]  # of a problem whose prompt is too long, and after a stop, there is none
+    right = [c.get("correct", 0) for c in drawn]
+    total = [sum(c.values()) for c in drawn]
     mixed = sum(0 < k < n for k, n in zip(right, total, strict=True))
     return {
-        "problems": len(total),
+        "problems": len(counts),
         "mixed_problems": mixed,
         "all_right": sum(k == n for k, n in zip(right, total, strict=True)),
         "none_right": sum(k == 0 for k in right),
