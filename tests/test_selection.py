@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from engine.selection import Candidate, select_solutions
+from training.policy_recipes import SelectRecipe
+from training.selecting import _candidates
 
 UP, DOWN = (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)
 
@@ -28,3 +33,20 @@ def test_the_order_of_equal_scores_decides_no_tie() -> None:
     both = [Candidate(1, 7, UP), Candidate(2, 7, DOWN)]
     assert both[0].mean_score == both[1].mean_score
     assert {chosen(both, "stepwise", seed)[0] for seed in range(30)} == {1, 2}
+
+
+def test_of_solutions_with_one_text_the_one_that_was_judged_stands_for_them() -> None:
+    def solution(number: int, text: str) -> Any:
+        chunks = [SimpleNamespace(id=number)]
+        return SimpleNamespace(id=number, problem_id=7, outcome="correct", text=text, chunks=chunks)
+
+    rows = [solution(1, "a"), solution(2, "a"), solution(3, "b"), solution(4, "b")]
+    store = SimpleNamespace(
+        iterate_trajectories=lambda **_: [rows],
+        judges=lambda: [SimpleNamespace(name="j", id=1)],
+        chunk_scores=lambda judge, chunks: {2: 0.9, 3: 0.5},
+    )
+    ctx: Any = SimpleNamespace(recipe=SelectRecipe(judge="j"), store=store)
+    found, counts = _candidates(ctx)
+    assert {one.trajectory_id: one.scores for one in found} == {2: (0.9,), 3: (0.5,)}
+    assert counts == {"same_text": 2, "correct": 2, "not_judged": 0, "nothing_to_choose": 0}

@@ -74,11 +74,11 @@ def run(ctx: RunContext[SelectRecipe]) -> dict[str, Any]:
 
 
 def _candidates(ctx: RunContext[SelectRecipe]) -> tuple[list[Candidate], Counter[str]]:
-    """The correct solutions of the selection, the same text once a problem, with what was left out."""
+    """The correct solutions of the selection, the same text once a problem (one that was judged, if any was), with
+    what was left out."""
     recipe, counts = ctx.recipe, Counter[str]()
     judge_id = None if recipe.judge is None else _judge_id(ctx, recipe.judge)
-    found: list[Candidate] = []
-    texts: defaultdict[int, set[str]] = defaultdict(set)
+    texts: defaultdict[int, dict[str, Candidate]] = defaultdict(dict)
     for trajectories in ctx.store.iterate_trajectories(
         **recipe.select.model_dump(), batch=TRAJECTORIES_A_BATCH
     ):
@@ -86,21 +86,24 @@ def _candidates(ctx: RunContext[SelectRecipe]) -> tuple[list[Candidate], Counter
         for trajectory in trajectories:
             if trajectory.outcome != "correct":
                 counts["not_correct"] += 1
-            elif trajectory.text in texts[trajectory.problem_id]:
+                continue
+            own = tuple(scores.get(chunk.id) for chunk in trajectory.chunks)
+            one = Candidate(trajectory.id, trajectory.problem_id, own)
+            kept = texts[trajectory.problem_id].setdefault(trajectory.text, one)
+            if kept is not one:
                 counts["same_text"] += 1
-            else:
-                texts[trajectory.problem_id].add(trajectory.text)
-                own = tuple(scores.get(chunk.id) for chunk in trajectory.chunks)
-                found.append(Candidate(trajectory.id, trajectory.problem_id, own))
+                if kept.mean_score is None and one.mean_score is not None:
+                    texts[trajectory.problem_id][trajectory.text] = one
+    found = [candidate for own_texts in texts.values() for candidate in own_texts.values()]
     counts["correct"] = len(found)
     if not recipe.same_problems:
         return found, counts
     scored = [candidate for candidate in found if candidate.mean_score is not None]
     several = {problem for problem, n in Counter(c.problem_id for c in scored).items() if n > 1}
     counts["not_judged"] = len(found) - len(scored)
-    kept = [candidate for candidate in scored if candidate.problem_id in several]
-    counts["nothing_to_choose"] = len(scored) - len(kept)
-    return kept, counts
+    choosable = [candidate for candidate in scored if candidate.problem_id in several]
+    counts["nothing_to_choose"] = len(scored) - len(choosable)
+    return choosable, counts
 
 
 def _judge_id(ctx: RunContext[SelectRecipe], name: str) -> int:
