@@ -83,7 +83,8 @@ class LoopRecipe(Recipe):
     improve: Improve = Field(default_factory=Improve)
     test: Generate = Field(
         default_factory=lambda: Generate(count=60, seed=900_000),
-        description="Problems on which every round's policy is measured; they are never trained on",
+        description="Problems on which every round's policy is measured. Their seed is no round's, but beside thousands of "
+        "problems a few short ones were written by a round as well: they are trained on",
     )
     test_n: int = Field(8, ge=1, le=4096, description="Solutions of each of them")
     hardware: Hardware = Field(default_factory=Hardware)
