@@ -118,6 +118,19 @@ def test_labels_follow_what_a_later_solution_of_a_thrifty_run_draws_or_stops(
         store.close()
 
 
+def test_a_run_of_another_policy_that_ends_early_leaves_no_labels_of_the_first(tmp_path: Path) -> None:
+    store = world(tmp_path / "w")
+    rolled(store, tmp_path, m=8)
+    other = ScriptedLLM(little.policy, name="another", in_flight=8, crash_after=20)
+    with pytest.raises(LLMError, match="crashed"):
+        rolled(store, tmp_path, other, m=8)
+    assert stale(store) == 0 and {row.after_n for row in all_labels_of(store)} >= {None, 0}
+    rolled(store, tmp_path, ScriptedLLM(little.policy, name="another"), m=8)
+    fresh = world(tmp_path / "fresh")
+    rolled(fresh, tmp_path, ScriptedLLM(little.policy, name="another"), m=8)
+    assert little.all_labels(store) == little.all_labels(fresh) and check(store) == []
+
+
 def test_a_search_without_rules_leaves_stopped_prefixes_that_it_does_not_draw_from(tmp_path: Path) -> None:
     store = world(tmp_path / "w")
     rolled(store, tmp_path, m=4, rules=["rel-ratio"])

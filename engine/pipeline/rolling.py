@@ -8,7 +8,7 @@ trajectory's last draw is in the store; a killed run goes on from the draws that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -155,6 +155,7 @@ class Rolling:
     def _plan(self, trajectories: Sequence[StageTrajectory]) -> None:
         """Store a page's prefixes, look up what was drawn from them, and give the plans to the schedule."""
         places = self.prefixes.store_rows(trajectories)
+        self._relabel_moved(trajectories, places)
         stored = self.prefixes.stored(places)
         for trajectory, own in zip(trajectories, places, strict=True):
             sampled = bool(stored.samples.get(own[0]))
@@ -169,6 +170,20 @@ class Rolling:
             self.schedule.add(plan_of(trajectory, own, self._open, stored))
         self._mark_begun(stored)
         self._progress(0, 0)
+
+    def _relabel_moved(
+        self, trajectories: Sequence[StageTrajectory], places: Sequence[Mapping[int, int]]
+    ) -> None:
+        """Labels that rest on other prefixes than these (another policy's, another prompt's) go at once: a run that
+        ends early would leave them beside values that they do not follow from, and the next would pass them over."""
+        moved = [
+            trajectory
+            for trajectory, own in zip(trajectories, places, strict=True)
+            if len(own) == 1  # only prefix 0, which may be another as well
+            or any(k and trajectory.chunks[k - 1].prefix_id != id_ for k, id_ in own.items())
+        ]
+        held = self.ctx.store.labels(chunk.id for trajectory in moved for chunk in trajectory.chunks)
+        relabel(self.ctx.store, (t.id for t in moved if any(chunk.id in held for chunk in t.chunks)))
 
     def _use(self, id_: int, stored: Stored) -> None:
         """Open a prefix, or count it as shared."""
