@@ -22,7 +22,7 @@ from tests.run_context import Context
 from tests.tiny_llama import make_tiny_llama
 from training.callbacks import kept_metrics, last_checkpoint
 from training.grpo_judge import build_trainer, data_order, train
-from training.held_out import score
+from training.held_out import measure_model, score
 from training.jobs import TrainJudgeRecipe
 from training.sets import Example, TrainingSet
 
@@ -238,6 +238,42 @@ def test_every_batch_has_the_labels_in_the_sets_proportion() -> None:
         order = data_order(labels, batches=10, prompts_per_batch=8, seed=3)
         batches = [[labels[i] for i in order[start : start + 8]] for start in range(0, 80, 8)]
         assert [batch.count("-") for batch in batches] == [minus] * 10
+
+
+def test_held_out_judgments_are_drawn_without_the_penalties_of_a_checkpoints_own_config(coin: Path) -> None:
+    """Judging and training draw without them, and instruct models often name some."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any = AutoModelForCausalLM.from_pretrained(coin)
+    tokenizer = AutoTokenizer.from_pretrained(coin, padding_side="left")
+    examples = [Example(i, i, prompt(i), "+") for i in range(2)]
+
+    def measured() -> list[Any]:
+        drawn: list[Any] = []
+        generate = model.generate
+
+        def kept(**settings: Any) -> Any:
+            rows = generate(**settings)
+            drawn.append(rows.tolist())
+            return rows
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "generate", kept)
+            measure_model(
+                model,
+                tokenizer,
+                examples,
+                k=8,
+                temperature=1.0,
+                max_tokens=12,
+                seed=0,
+                stopping=lambda: False,
+            )
+        return drawn
+
+    plain = measured()
+    model.generation_config.repetition_penalty, model.generation_config.min_p = 5.0, 0.9
+    assert measured() == plain
 
 
 def test_score_counts_votes_ties_and_missing_verdicts() -> None:

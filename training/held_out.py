@@ -103,6 +103,9 @@ def measure_model(
         "temperature": temperature,
         "top_k": 0,
         "top_p": 1.0,
+        # what the checkpoint's generation config has in their place would act: judging and training draw without
+        "min_p": None,
+        "repetition_penalty": 1.0,
         "max_new_tokens": max_tokens,
         "num_return_sequences": k,
         "pad_token_id": tokenizer.pad_token_id,
