@@ -278,6 +278,31 @@ def test_a_trainer_reads_a_frozen_set_or_chooses_the_same_from_the_store(tmp_pat
         rows_for(store, tmp_path, recipes[0], "turns", count_tokens=lengths, max_tokens=400)
 
 
+@pytest.mark.parametrize("balance", [True, False])
+def test_a_frozen_set_of_which_prompts_are_left_out_is_measured_on_as_many_of_each_label(
+    tmp_path: Path, balance: bool
+) -> None:
+    store, _ = store_with(tmp_path, PAIRS)
+    built(store, tmp_path, labels={"balance": balance})
+    frozen = read_frozen(tmp_path, "s")
+    long = {
+        example.prompt
+        for part in (frozen.train, frozen.held_out)
+        for example in [e for e in part if e.label == "-"][:1]
+    }
+
+    def tokens(texts: Any) -> list[int]:
+        return [1000 if text in long else 1 for text in texts]
+
+    recipe = trainer_recipe(set="s")
+    data = examples_for(store, tmp_path, recipe, count_tokens=tokens, max_tokens=400)
+    signs = {part: [e.label for e in getattr(data, part)] for part in ("train", "held_out")}
+    assert 0 < len(data.held_out) < len(frozen.held_out) and len(data.train) < len(frozen.train)
+    assert signs["held_out"].count("+") == signs["held_out"].count("-")
+    assert (signs["train"].count("+") == signs["train"].count("-")) == balance
+    assert data.counts["held_out"] == len(data.held_out) and data.counts["train"] == len(data.train)
+
+
 def test_a_trainer_with_another_prompt_than_the_sets_is_refused(tmp_path: Path) -> None:
     """Its card would tell people to ask it in words that it was not trained with."""
     from training.sft_recipes import RsftJudgeRecipe

@@ -16,7 +16,7 @@ from engine.judge import load_prompt
 from engine.labels import Rule, parse_rule
 from engine.recipes import Selection
 from training.parts import LabelFilter
-from training.sets.choosing import choose, source_label, within
+from training.sets.choosing import balanced, choose, source_label, within
 from training.sets.examples import CountTokens, Example, Labelled, TrainingSet
 from training.sets.frozen import PARTS, Balance, check_prompt, read_frozen, read_manifest, read_rows
 from training.sets.preview import by_position, problem_counts
@@ -73,16 +73,22 @@ def examples_for(
 ) -> TrainingSet:
     """A trainer's judge examples: the frozen set that its recipe names, else chosen from the store now.
 
-    Of a frozen set, prompts over ``max_tokens`` are left out and added to its counts. Raises TrainingError as
-    ``read_rows``, ``check_prompt`` and ``choose`` do.
+    Of a frozen set, prompts over ``max_tokens`` are left out and added to its counts; where some were, what was balanced
+    is balanced again. Raises TrainingError as ``read_rows``, ``check_prompt`` and ``choose`` do.
     """
     if recipe.set is None:
         return choose_rows(store, recipe, "judge", count_tokens=count_tokens, max_tokens=max_tokens)[0]
-    check_prompt(read_manifest(home, recipe.set), load_prompt(recipe.prompt))
+    manifest = read_manifest(home, recipe.set)
+    check_prompt(manifest, load_prompt(recipe.prompt))
     frozen = read_frozen(home, recipe.set)
     counts = Counter(frozen.counts)
     train = within(frozen.train, counts, max_tokens, count_tokens)
     held_out = within(frozen.held_out, counts, max_tokens, count_tokens)
+    both = len({example.label for example in train}) == 2  # one class alone is for the trainer to refuse
+    if len(train) < len(frozen.train) and both and manifest.recipe["labels"]["balance"]:
+        train = balanced(train, recipe.seed)
+    if len(held_out) < len(frozen.held_out):
+        held_out = balanced(held_out, recipe.seed)
     return TrainingSet(
         tuple(train), tuple(held_out), dict(counts) | {"train": len(train), "held_out": len(held_out)}
     )
