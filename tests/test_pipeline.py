@@ -82,6 +82,10 @@ def test_a_problem_without_solutions_is_neither_all_right_nor_none_right(tmp_pat
     result = sample_with(little.context(store, little.sample_recipe(), tmp_path), llm)
     assert (result["problems"], result["mixed_problems"]) == (3, 0)
     assert (result["all_right"], result["none_right"]) == (0, 0)
+    starts = range(1, 4)
+    assert all(prefix.error for prefix in store.prefixes(starts).values())
+    sample_with(little.context(store, little.sample_recipe(), tmp_path), little.scripted_policy())
+    assert not any(prefix.error for prefix in store.prefixes(starts).values())
 
 
 def test_rollouts_fill_every_prefix_to_m_and_label_every_chunk(sampled, tmp_path: Path):
@@ -204,6 +208,10 @@ def test_a_prefix_that_does_not_fit_is_marked_and_the_rest_goes_on(sampled, tmp_
     assert result["too_long"] > 0
     marked = [p for p in sampled.prefixes(range(1, 200)).values() if p.error]
     assert marked and all("context" in p.error for p in marked)
+    result = roll_out(little.context(sampled, little.rollout_recipe(m=6), tmp_path), little.scripted_policy())
+    assert result["too_long"] == 0, "a larger context holds it"
+    assert not any(p.error for p in sampled.prefixes(range(1, 200)).values())
+    assert {sum(sampled.outcome_counts([p.id])[p.id].values()) for p in marked} == {6}
 
 
 def test_a_request_that_the_door_could_not_serve_is_an_error_and_leaves_the_value_unknown(

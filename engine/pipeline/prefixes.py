@@ -69,7 +69,7 @@ class Prefixes:
 
     def _ensure(self, rows: Mapping[int, NewPrefix]) -> dict[int, PrefixRow]:
         ids = self.store.ensure_prefixes(list(rows.values()), run_id=self.run_id)
-        stored = self.store.prefixes(ids.values())
+        stored = self._fitting(self.store.prefixes(ids.values()))
         return {problem: stored[ids[row.key]] for problem, row in rows.items()}
 
     def store_rows(self, trajectories: Sequence[StageTrajectory]) -> list[dict[int, int]]:
@@ -99,11 +99,25 @@ class Prefixes:
         """What the store holds of these trajectories' prefixes."""
         ids = list(dict.fromkeys(id_ for own in places for id_ in own.values()))
         return Stored(
-            self.store.prefixes(ids),
+            self._fitting(self.store.prefixes(ids)),
             self.store.outcome_counts(ids),
             self.store.sample_counts(list(dict.fromkeys(own[0] for own in places))),
             self.store.stops(ids),
         )
+
+    def _fitting(self, rows: dict[int, PrefixRow]) -> dict[int, PrefixRow]:
+        """The rows; of those that were too long for a smaller context and fit into this one the error is taken back."""
+        fit = [
+            row.id
+            for row in rows.values()
+            if row.error is not None
+            and len(row.token_ids) < self.llm.info.context
+            and row.key in (self._key(row.token_ids), self._key(row.token_ids, _own(row.problem_id)))
+        ]
+        if not fit:
+            return rows
+        self.store.set_prefix_errors([(id_, None) for id_ in fit])
+        return rows | self.store.prefixes(fit)
 
     def _rows(
         self, trajectory: StageTrajectory, first: PrefixRow, faults: dict[str, str]
