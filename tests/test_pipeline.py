@@ -292,6 +292,22 @@ def test_judging_keeps_rationales_votes_and_verdicts_that_never_came(sampled, tm
     assert again["positive"] + again["negative"] + again["none"] == 0
 
 
+def test_imported_siblings_that_begin_alike_are_judged_apart(tmp_path: Path):
+    store = little.open_little(tmp_path, problems=1)
+    (problem,) = store.problem_ids(little.DATASET)
+    chunks = (NewChunk("<chunk>", "1+2=3", "</chunk>\n"),)
+    rows = [
+        NewTrajectory(problem, "human", f"<chunk>1+2=3</chunk>\n{end}", end, chunks, "tags", "wrong")
+        for end in ("\\boxed{3}", "\\boxed{4}")
+    ]
+    store.add_trajectories(rows, run_id=None, actor="ann")
+    llm = ScriptedLLM(little.judge, name="little-judge")
+    judge_with(little.context(store, little.judge_recipe(k=4), tmp_path), llm)
+    with store.read() as db:
+        seeds = list(db.exec_driver_sql("SELECT seed FROM judgments").scalars())
+    assert len(seeds) == len(set(seeds)) == 8
+
+
 def test_same_seed_same_rows_other_seed_other_rows(tmp_path: Path):
     texts = []
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):

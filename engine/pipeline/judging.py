@@ -109,8 +109,10 @@ class _Stage:
         chunk = trajectory.chunks[index]
         text = fill(self.prompt, trajectory.problem, [c.text for c in trajectory.chunks[:index]], chunk.text)
         ids = asked(self.llm, text, self.ctx.recipe.chat)
-        # Siblings may hold the same chunk under the same history: the draw number keeps their judgments apart.
-        key = f"{prefix_key(ids, self.llm.info.content_hash, self.sampling)}:{trajectory.draw}:{index}"
+        # Siblings may hold the same chunk under the same history: the draw number keeps their judgments apart, or
+        # the solution's own where it was not drawn here.
+        mark = trajectory.draw if trajectory.draw is not None else f"given {trajectory.id}"
+        key = f"{prefix_key(ids, self.llm.info.content_hash, self.sampling)}:{mark}:{index}"
         seed = base_seed(self.ctx.seed, key) + have
         request = Request(str(chunk.id), ids, self.ctx.recipe.k - have, seed, self.sampling)
         self._asked[request.id] = (chunk.id, have, request)
