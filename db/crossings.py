@@ -102,13 +102,10 @@ ALL: tuple[Counter, ...] = (count_pairs, count_judged, count_people, count_opini
 
 @contextmanager
 def kept(db: Connection, chunk_ids: Iterable[int], counters: Sequence[Counter]) -> Iterator[None]:
-    """Keep these totals right over a change of the chunks' labels, votes or opinions made inside the block."""
+    """Keep these totals right over a change of the chunks' labels, votes or opinions made inside the block (the writer has
+    passed ``one_opinion_at_a_time``)."""
     parts = list(batches(sorted(chunk_ids)))
     delta = Delta()
-    if db.dialect.name != "sqlite":  # SQLite: a write block is alone
-        for part in parts:
-            rows = select(Chunk.id).where(Chunk.id.in_(part)).order_by(Chunk.id)
-            db.execute(rows.with_for_update(key_share=True)).all()
     _count(db, delta, parts, counters, -1)
     yield
     _count(db, delta, parts, counters, 1)

@@ -11,7 +11,16 @@ from db.blind import hidden_chunks
 from db.labels_store import refresh_caches, votes_query
 from db.opinions import refresh_votes
 from db.rows import JudgeRow, NewJudgment
-from db.session import StoreBase, batches, columns, insert_new, one_at_a_time, rows_of, store_now
+from db.session import (
+    StoreBase,
+    batches,
+    columns,
+    insert_new,
+    one_at_a_time,
+    one_opinion_at_a_time,
+    rows_of,
+    store_now,
+)
 from db.tables import Chunk, Grade, Judge, Judgment
 from db.totals import NO_VERDICT, Delta
 
@@ -88,6 +97,7 @@ class JudgesStore(StoreBase):
         if not rows:
             return 0
         with self.write() as db:
+            one_opinion_at_a_time(db)
             result = db.execute(
                 insert_new(db, Judgment).returning(Judgment.chunk_id, Judgment.verdict),
                 [{**row.__dict__, "run_id": run_id} for row in rows],

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, case, func, select, update
 from db.blind import hidden_chunks
 from db.crossings import OF_LABELS, kept
 from db.rows import Label
-from db.session import StoreBase, batches, columns, rows_of, upsert
+from db.session import StoreBase, batches, columns, one_opinion_at_a_time, rows_of, upsert
 from db.tables import Chunk, ChunkLabel, ChunkVote, Judgment, Trajectory
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop
 
@@ -28,6 +28,7 @@ class LabelsStore(StoreBase):
         """Store or replace chunks' values and labels, with the totals and their trajectories' caches."""
         for batch in batches(rows, 2000):
             with self.write() as db:
+                one_opinion_at_a_time(db)
                 _put(db, {row.chunk_id: row for row in batch})
 
     def labels(self, chunk_ids: Iterable[int]) -> dict[int, Label]:

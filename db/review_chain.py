@@ -18,7 +18,7 @@ from db.errors import NotFoundError, ReviewConflictError, SpokenMeanwhileError, 
 from db.opinions import refresh_opinions
 from db.people_store import need, note
 from db.rows import ReviewDetails, ReviewRow
-from db.session import columns, one_at_a_time, rows_of, store_now
+from db.session import columns, one_opinion_at_a_time, rows_of, store_now
 from db.tables import Chunk, Review, Trajectory
 from db.totals import Delta, in_force
 
@@ -139,8 +139,8 @@ def check_review(verdict: int | None, kind: str, actor: str) -> None:
 
 
 def begin(db: Connection, chunk_id: int, action_id: str, actor: str) -> ReviewRow | None:
-    """Lock the chunk's chain; the row that this action stored already, if it did."""
-    one_at_a_time(db, f"reviews of {chunk_id}")
+    """Lock the chains; the row that this action stored already, if it did."""
+    one_opinion_at_a_time(db)
     known = rows_of(ReviewRow, db.execute(select(*REVIEW).where(Review.action_id == action_id)))
     if known and (known[0].chunk_id, known[0].actor) != (chunk_id, actor):
         raise ReviewConflictError(

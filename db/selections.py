@@ -15,7 +15,7 @@ from sqlalchemy import Select, bindparam, case, func, select, update
 
 from db.blind import all_hidden, hidden, hidden_chunks, hidden_query, is_blind, not_hidden
 from db.rows import StageTrajectory
-from db.session import batches
+from db.session import batches, one_opinion_at_a_time
 from db.stages_store import StagesStore, count_outcomes
 from db.stops_store import Stop, StopsStore, find_stops
 from db.tables import Chunk, Judgment, Problem, Rollout, Trajectory
@@ -103,6 +103,7 @@ class SelectionStore(StagesStore, StopsStore):
         ends = [{"which": chunk_id, "prefix": prefix_id} for chunk_id, prefix_id in chunks]
         starts = [{"which": trajectory_id, "prefix": prefix_id} for trajectory_id, prefix_id in firsts]
         with self.write() as db:
+            one_opinion_at_a_time(db)
             if ends:
                 statement = update(Chunk).where(Chunk.id == bindparam("which"))
                 db.execute(statement.values(prefix_id=bindparam("prefix")), ends)
@@ -262,11 +263,12 @@ def _selected(
         query = query.where(Trajectory.id.in_(trajectory_ids))
     if mixed_only:
         right = func.sum(case((Trajectory.outcome == "correct", 1), else_=0))
+        graded = func.sum(case((Trajectory.outcome != "error", 1), else_=0))
         mixed = (
             select(Trajectory.prefix_id)
             .where(Trajectory.prefix_id.is_not(None))
             .group_by(Trajectory.prefix_id)
-            .having(right > 0, right < func.count())
+            .having(right > 0, right < graded)
         )
         query = query.where(Trajectory.prefix_id.in_(mixed))
     if per_problem is not None:

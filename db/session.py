@@ -96,6 +96,12 @@ def one_at_a_time(connection: Connection, what: str) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
 
 
+def one_opinion_at_a_time(connection: Connection) -> None:
+    """First in every write of labels, judgments, reviews or what links solutions to their values: the caches and totals
+    that follow are counted from rows of other writers too, and they lock chunks and trajectories in many orders."""
+    one_at_a_time(connection, "labels, judgments and reviews")
+
+
 def batches(items: Iterable[T], size: int = IN_LIST) -> Iterator[list[T]]:
     iterator = iter(items)
     while batch := list(islice(iterator, size)):

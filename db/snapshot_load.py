@@ -25,7 +25,7 @@ from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
 from db.opinions import refresh_opinions, refresh_votes
 from db.review_chain import count_reviewed
-from db.session import StoreBase, batches, insert_new
+from db.session import StoreBase, batches, insert_new, one_opinion_at_a_time
 from db.tables import Base, Review, TrajectoryText
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop, in_force
 
@@ -80,6 +80,7 @@ class Loaded:
 def load(store: StoreBase, path: Path) -> Loaded:
     """Load a snapshot. Loading it again adds nothing. Raises SnapshotError, naming file and line."""
     with store.write() as db:
+        one_opinion_at_a_time(db)
         loader = _Loader(db)
         for name, rows in _read(path):
             loader.add(name, rows)

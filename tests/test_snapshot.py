@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from db.check import check
 from db.errors import SnapshotError
 from db.rows import NewChunk, NewProblem
 from db.snapshot import dump, load
-from db.snapshot_load import TABLES
+from db.snapshot_load import TABLES, _Loader
 from db.store import Store
 from tests.store_world import (
     BACKENDS,
@@ -170,6 +172,29 @@ def test_a_persons_own_review_stays_the_head(store: Store, target: Store, tmp_pa
     dump(store, tmp_path / "more.xz")
     assert load(target, tmp_path / "more.xz").left_out == 1
     assert target.chain_head(chunk, "ann") == mine
+
+
+def test_a_review_that_is_given_while_a_snapshot_is_loaded_is_counted_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    _, chunks = add_trajectory(store, add_problem(store))
+    with fresh_store("sqlite", tmp_path) as other:
+        _, theirs = add_trajectory(other, add_problem(other))
+        other.add_review(theirs[0], "ann-1", "ann", 1)
+        dump(other, tmp_path / "theirs.xz")
+    finish = _Loader.finish
+    with ThreadPoolExecutor(1) as pool:
+        waiting: list[Any] = []
+
+        def late(loader: _Loader) -> None:
+            waiting.append(pool.submit(store.add_review, chunks[0], "bob-1", "bob", -1))
+            time.sleep(0.3)
+            finish(loader)
+
+        monkeypatch.setattr(_Loader, "finish", late)
+        load(store, tmp_path / "theirs.xz")
+        assert waiting[0].result().actor == "bob"
+    assert check(store) == []
 
 
 def test_a_run_that_was_going_on_arrives_stopped(store: Store, target: Store, tmp_path: Path):

@@ -18,7 +18,16 @@ from db.check import check
 from db.rows import Label, NewProblem
 from db.store import Store
 from db.tables import Review, Run, utc_now
-from tests.store_world import BACKENDS, add_prefix, add_problem, add_trajectory, fresh_store, rollout
+from tests.store_world import (
+    BACKENDS,
+    add_judge,
+    add_prefix,
+    add_problem,
+    add_trajectory,
+    fresh_store,
+    judgment,
+    rollout,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -103,6 +112,26 @@ def test_two_runs_that_label_the_same_chunks_leave_the_totals_right(store: Store
             store.put_labels([Label(chunk, drop=0.5, rel_ratio=sign) for chunk in chunks])
 
     both(lambda: one("+"), lambda: one("-"))
+    assert check(store) == []
+
+
+def test_judges_and_a_reviewer_at_once_lose_no_vote_and_do_not_lock_each_other_out(store: Store):
+    _, chunks = add_trajectory(store, 1, steps=60, words="all at once")
+    store.put_labels([Label(chunk, rel_ratio="+-"[i % 2]) for i, chunk in enumerate(chunks)])
+    judges = [add_judge(store, name, name) for name in ("first", "second")]
+
+    def judge(which: int, verdict: str) -> None:
+        for chunk in chunks:
+            store.add_judgments([judgment(judges[which], chunk, 0, verdict)], run_id=1)
+
+    def review() -> None:
+        for chunk in chunks:
+            store.add_review(chunk, f"at-once-{chunk}", "ann", 1)
+
+    with ThreadPoolExecutor(3) as pool:
+        first, second = pool.submit(judge, 0, "positive"), pool.submit(judge, 1, "negative")
+        for done in (first, second, pool.submit(review)):
+            done.result()
     assert check(store) == []
 
 
