@@ -307,8 +307,12 @@ def test_what_is_drawn_out_and_labelled_is_passed_over_unread(whole: Store, tmp_
     again = rolled(store, tmp_path, m=8)
     assert again["rollouts"] == again["rollouts_per_s"] == 0
     assert (again["prefixes"], again["tokens"], again["labelled_chunks"]) == (0, 0, len(ids) * (NUMBERS - 1))
-    other = ScriptedLLM(little.policy, name="another")
-    assert rolled(store, tmp_path, other, m=8)["prefixes"] > 0, "of another policy nothing is drawn"
+    other = rolled(store, tmp_path, ScriptedLLM(little.policy, name="another"), m=8)
+    assert other["prefixes"] > 0, "of another policy nothing is drawn"
+    other_again = rolled(store, tmp_path, ScriptedLLM(little.policy, name="another"), m=8)
+    assert result["spared_by_samples"] > other["spared_by_samples"] == other_again["rollouts"] == 0
+    for name in ("done", "spared_by_sharing", "spared_by_samples", "spared_by_grades"):
+        assert (again[name], other_again[name]) == (result[name], other[name]), name
     assert check(store) == []
 
 

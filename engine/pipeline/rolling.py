@@ -126,6 +126,7 @@ class Rolling:
             batch = self.ctx.store.problems(ids=problems[start : start + TRAJECTORIES_A_BATCH])
             found = self.prefixes.firsts({problem.id: problem.text for problem in batch})
             firsts |= {id_: prefix.id for id_, prefix in found.items()}
+        samples = self.ctx.store.sample_counts(firsts.values())
         done: set[int] = set()
         for row in rows:
             if row.first != firsts[row.problem_id]:
@@ -133,7 +134,9 @@ class Rolling:
             done.add(row.trajectory_id)
             self._count(row.finished, len(row.prefixes))
             self.savings.labelled_chunks += row.labelled
-            for id_ in row.prefixes:
+            if sampled := bool(samples.get(row.first)):
+                self._sampled(row.first)
+            for id_ in row.prefixes if sampled else (row.first, *row.prefixes):
                 if self._is_first(id_):
                     self.savings.wanted += self.recipe.m
                     self.pace.there(self.recipe.m)
@@ -152,6 +155,11 @@ class Rolling:
         self.savings.shared_prefixes += not first
         return first
 
+    def _sampled(self, first: int) -> None:
+        """The bare problem's value comes from sampled solutions: no rollouts of it, counted once."""
+        self.savings.sampled_starts += first not in self._seen
+        self._seen.add(first)
+
     def _plan(self, trajectories: Sequence[StageTrajectory]) -> None:
         """Store a page's prefixes, look up what was drawn from them, and give the plans to the schedule."""
         places = self.prefixes.store_rows(trajectories)
@@ -162,9 +170,8 @@ class Rolling:
             for k, id_ in own.items():
                 if k or not (sampled or self.search):
                     self._use(id_, stored)
-                elif sampled and id_ not in self._seen:
-                    self._seen.add(id_)
-                    self.savings.sampled_starts += 1
+                elif sampled:
+                    self._sampled(id_)
             finished = bool(trajectory.chunks) and trajectory.outcome != "truncated"
             self._count(finished, len(rolled_out(trajectory)))
             self.schedule.add(plan_of(trajectory, own, self._open, stored))
