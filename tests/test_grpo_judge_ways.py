@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,27 @@ def test_a_set_of_another_form_or_that_is_not_there_is_refused_before_queueing(
     freeze(tmp_path, "turns", "turns", {"train": [], "held_out": []}, run="r", recipe={}, counts={})
     with pytest.raises(TrainingError, match="form 'turns'; GRPO needs one of form 'judge'"):
         recipe.check(tmp_path)
+
+
+def test_other_processes_wait_while_the_first_draws_or_measures_alone_for_an_hour(tmp_path: Path) -> None:
+    """Torch would end them after thirty minutes (gloo) or ten (NCCL), and the run with them."""
+    script = tmp_path / "one_of_several.py"
+    script.write_text(
+        "import torch\n"
+        "import torch.distributed as dist\n"
+        "from training import core\n"
+        "from training.parts import Hardware\n"
+        "core.prepare(Hardware(processes=2))\n"
+        "group = dist.distributed_c10d._get_default_group()\n"
+        "print('waits', group._get_backend(torch.device('cpu')).options._timeout.total_seconds())\n"
+        "dist.destroy_process_group()\n"
+    )
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "1"]
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(__file__).parents[1])}
+    said = subprocess.run(
+        [*launcher, str(script)], env=os.environ | hidden, capture_output=True, text=True, check=True
+    ).stdout
+    assert float(said.split("waits")[1]) > 3600
 
 
 def test_a_coin_tells_nothing_of_the_label_and_labels_do() -> None:

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ RECIPE = "recipe.json"
 """The recipe that a trainer's folder was begun with: a resume under another one is refused."""
 FREE_TO_CHANGE = ("name", "hardware")
 """Recipe fields that a resumed run may have otherwise: they do not change what is trained."""
+ALONE = timedelta(days=1)
+"""How long other processes wait for the first, which draws rationales and measures alone: by default torch ends them
+after half an hour (NCCL: ten minutes), and the run with them. A process that dies is noticed by the launcher at once."""
 
 
 def prepare(hardware: Hardware) -> None:
@@ -51,7 +55,7 @@ def prepare(hardware: Hardware) -> None:
     if hardware.processes > 1:
         from accelerate import PartialState
 
-        PartialState(cpu=not torch.cuda.is_available())
+        PartialState(cpu=not torch.cuda.is_available(), timeout=ALONE)
 
 
 def on_gpu() -> bool:
