@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from db.rows import NewProblem
 from engine.errors import InputError, RecipeError, RunError
 from engine.evaluate import intervals
 from engine.evaluate.intervals import difference, interval, measure, share
@@ -330,6 +331,20 @@ def test_a_run_that_found_nothing_to_compare_with_looks_again_when_it_is_resumed
         judge_with(ctx, generative())
     roll_out(little.context(store, little.rollout_recipe(), tmp_path), little.scripted_policy())
     assert judge_with(ctx, generative())["measures"]
+
+
+def test_problems_with_one_text_are_solved_apart_and_alike_after_a_resume(tmp_path: Path):
+    store = little.open_little(tmp_path, problems=1)
+    store.add_problems([NewProblem(little.DATASET, "twin", "1+2+3", "7")], run_id=None, actor="test")
+    ctx = little.context(store, EvaluatePolicyRecipe(dataset=little.DATASET, n=12, resamples=200), tmp_path)
+    policy_with(ctx, little.scripted_policy())
+    kept = tmp_path / "runs" / str(ctx.run_id) / "solutions.jsonl"
+    lines = kept.read_text().splitlines(keepends=True)
+    first, twin = ([s["text"] for s in json.loads(line)["solutions"]] for line in lines)
+    assert first != twin
+    kept.write_text(lines[0])
+    policy_with(ctx, little.scripted_policy())
+    assert kept.read_text().splitlines(keepends=True) == lines
 
 
 def test_a_policy_is_described_by_its_own_solutions(labelled, tmp_path: Path):

@@ -276,16 +276,21 @@ class _Solving:
         chosen = once(folder / "problems.jsonl", lambda: [{"problem_id": i} for i in problem_ids(ctx)])
         self.kept = Kept(folder / "solutions.jsonl")
         done = {row["problem_id"] for row in self.kept.rows}
-        self.todo = [row["problem_id"] for row in chosen if row["problem_id"] not in done]
+        self.problem_ids, self.done = [row["problem_id"] for row in chosen], done
         self.pace = Pace(ctx, "solutions", len(done) * ctx.recipe.n, len(chosen) * ctx.recipe.n)
 
     def requests(self) -> Iterator[tuple[Request, Reference]]:
         sampling = self.prompt.sampling(self.ctx.recipe.draws.sampling())
-        for start in range(0, len(self.todo), PROBLEMS_A_BATCH):
-            for problem in self.ctx.store.problems(ids=self.todo[start : start + PROBLEMS_A_BATCH]):
+        prompts: set[str] = set()
+        for start in range(0, len(self.problem_ids), PROBLEMS_A_BATCH):
+            for problem in self.ctx.store.problems(ids=self.problem_ids[start : start + PROBLEMS_A_BATCH]):
                 ids = self.prompt.start(self.llm, problem.text)
                 key = prefix_key(ids, self.llm.info.content_hash, sampling)
-                seed = base_seed(self.ctx.seed, key)
+                own = f"{key}\0problem {problem.id}" if key in prompts else key  # draws of its own for a twin
+                prompts.add(key)
+                if problem.id in self.done:
+                    continue
+                seed = base_seed(self.ctx.seed, own)
                 request = Request(str(problem.id), ids, self.ctx.recipe.n, seed, sampling)
                 yield request, Reference.of(problem.answer, problem.meta)
 
