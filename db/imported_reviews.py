@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from db.errors import NotFoundError
-from db.review_chain import append, begin, check_review, details_of, head_of, said_by
+from db.review_chain import append, begin, check_review, details_of, head_of, own_action, said_by
 from db.rows import ReviewDetails
 from db.session import StoreBase
 from db.tables import Chunk
@@ -51,12 +51,14 @@ class ImportedReviewsStore(StoreBase):
                     raise NotFoundError(f"trajectory {trajectory_id} has no chunk {row.idx} to review")
                 chunk_id = chunks[row.idx]
                 action_id = _hash(f"import/{trajectory_id}/{place}/{row.idx}/{row.actor}")
+                action_id = own_action(db, action_id, chunk_id, row.actor)
                 known = begin(db, chunk_id, action_id, row.actor)
                 if known and (known.verdict, known.comment) != (
                     row.verdict,
                     row.comment,
                 ):  # the file was edited
                     action_id = _hash(f"{action_id}/{row.verdict}/{row.comment}")
+                    action_id = own_action(db, action_id, chunk_id, row.actor)
                     known = begin(db, chunk_id, action_id, row.actor)
                 if known is None:
                     _append(db, chunk_id, action_id, row)

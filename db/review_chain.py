@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
+from hashlib import sha256
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -149,6 +150,15 @@ def begin(db: Connection, chunk_id: int, action_id: str, actor: str) -> ReviewRo
     if not known and db.scalar(select(Chunk.id).where(Chunk.id == chunk_id)) is None:
         raise NotFoundError(f"there is no chunk {chunk_id}; nothing was stored")
     return known[0] if known else None
+
+
+def own_action(db: Connection, action_id: str, chunk_id: int, actor: str) -> str:
+    """The id, or where another chunk's or person's review has it, one made from it: imports into two stores give the same
+    ids to different reviews, which a snapshot brings together."""
+    query = select(Review.chunk_id, Review.actor).where(Review.action_id == action_id)
+    if db.execute(query).first() in (None, (chunk_id, actor)):
+        return action_id
+    return sha256(f"{action_id}/{chunk_id}/{actor}".encode()).hexdigest()
 
 
 def review_row(db: Connection, review_id: int | None) -> ReviewRow | None:

@@ -24,7 +24,7 @@ from db.errors import SnapshotError
 from db.judges_store import free_judge_name
 from db.labels_store import refresh_caches
 from db.opinions import refresh_opinions, refresh_votes
-from db.review_chain import count_reviewed
+from db.review_chain import count_reviewed, own_action
 from db.session import StoreBase, batches, insert_new, one_opinion_at_a_time
 from db.tables import Base, Review, TrajectoryText
 from db.totals import LABEL_RULES, NO_VERDICT, Delta, count_drop, in_force
@@ -273,6 +273,7 @@ class _Loader:
                     self.loaded.left_out += 1
                     return
                 values[link] = ids[values[link]]
+        values["action_id"] = own_action(self.db, values["action_id"], values["chunk_id"], values["actor"])
         known = self.db.scalar(select(Review.id).where(Review.action_id == values["action_id"]))
         if known is not None:
             ids[old] = known

@@ -15,6 +15,7 @@ import pytest
 
 from db.check import check
 from db.errors import SnapshotError
+from db.imported_reviews import ImportedReview
 from db.rows import NewChunk, NewProblem
 from db.snapshot import dump, load
 from db.snapshot_load import TABLES, _Loader
@@ -195,6 +196,26 @@ def test_a_review_that_is_given_while_a_snapshot_is_loaded_is_counted_once(
         load(store, tmp_path / "theirs.xz")
         assert waiting[0].result().actor == "bob"
     assert check(store) == []
+
+
+@pytest.mark.parametrize("imported_first", [True, False])
+def test_reviews_that_both_stores_imported_for_other_solutions_are_all_kept(
+    store: Store, tmp_path: Path, imported_first: bool
+):
+    with fresh_store("sqlite", tmp_path) as other:
+        theirs, _ = add_trajectory(other, add_problem(other, dataset="theirs"))
+        other.add_imported_reviews(theirs, [ImportedReview(0, -1, "theirs", "human")])
+        dump(other, tmp_path / "theirs.xz")
+    mine, _ = add_trajectory(store, add_problem(store, dataset="mine"))
+    assert mine == theirs
+    rows = [ImportedReview(0, 1, "mine", "human")]
+    if imported_first:
+        store.add_imported_reviews(mine, rows)
+    assert load(store, tmp_path / "theirs.xz").added["reviews"] == 1
+    assert store.add_imported_reviews(mine, rows) == (0 if imported_first else 1)
+    assert load(store, tmp_path / "theirs.xz").added["reviews"] == 0
+    said = {step.review.comment for id_ in store.trajectory_ids() for step in store.reviews_of(id_)}
+    assert said == {"mine", "theirs"} and check(store) == []
 
 
 def test_a_run_that_was_going_on_arrives_stopped(store: Store, target: Store, tmp_path: Path):
