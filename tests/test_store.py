@@ -251,6 +251,12 @@ def test_selection_of_trajectories(store: Store):
     assert [t.id for page in store.iterate_trajectories(batch=9, trajectory_ids=[human]) for t in page] == [
         human
     ]
+    ungraded = add_prefix(store, other, "ungraded")
+    tried = [
+        solution(other, prefix_id=ungraded, draw=j, outcome="error" if j else "correct") for j in range(2)
+    ]
+    store.add_trajectories(tried, run_id=None, actor="ann")
+    assert store.count_selection(mixed_only=True) == (3, 9), "an answer that nobody could grade is not wrong"
 
 
 def test_label_inputs_leave_out_what_lies_behind_a_gap(store: Store):

@@ -5,6 +5,7 @@ Prefix 0 (the bare problem) is keyed like any other, so that its pass rate is th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -155,11 +156,13 @@ class _Stage:
 
 
 def _mixed(ctx: RunContext[SampleRecipe], prefix_ids: Iterable[int]) -> dict[str, Any]:
-    """Problems with right and wrong solutions; the others are set aside by ``select.mixed_only``, not deleted."""
+    """Problems with right and wrong solutions; the others are set aside by ``select.mixed_only``, not deleted. A
+    solution whose grading failed is neither."""
     counts = ctx.store.sample_counts(list(prefix_ids)).values()
-    drawn = [c for c in counts if c]  # of a problem whose prompt is too long, and after a stop, there is none
-    right = [c.get("correct", 0) for c in drawn]
-    total = [sum(c.values()) for c in drawn]
+    graded = [Counter(c) - Counter(error=c.get("error", 0)) for c in counts]
+    drawn = [c for c in graded if c]  # of a problem whose prompt is too long, and after a stop, there is none
+    right = [c["correct"] for c in drawn]
+    total = [c.total() for c in drawn]
     mixed = sum(0 < k < n for k, n in zip(right, total, strict=True))
     return {
         "problems": len(counts),
