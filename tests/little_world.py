@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from db.rows import NewProblem
 from db.store import Store
+from engine.llm.base import Completion
 from engine.llm.scripted import ScriptedLLM, oldest_first
 from engine.recipes import Draws, JudgeRecipe, Recipe, RolloutRecipe, SampleRecipe, Selection
 from engine.runs import RunContext
@@ -58,6 +60,19 @@ def judge(prompt: str, seed: int) -> str:
 
 def scripted_policy(**options: Any) -> ScriptedLLM:
     return ScriptedLLM(policy, name="little-policy", **({"order": oldest_first} | options))
+
+
+def stop_after(llm: ScriptedLLM, ctx: RunContext[Any], answers: int) -> None:
+    """Ask the run to stop when so many requests have been answered."""
+    served = llm.stream
+
+    def stream(requests: Any) -> Iterator[list[Completion]]:
+        for count, completions in enumerate(served(requests), start=1):
+            if count == answers:
+                ctx.stop()
+            yield completions
+
+    llm.stream = stream  # type: ignore[method-assign]
 
 
 def context(store: Store, recipe: Recipe, home: Path) -> RunContext[Any]:

@@ -253,15 +253,7 @@ def test_truncated_and_empty_outputs_are_kinds_of_their_own(tmp_path: Path):
 def test_stopping_keeps_what_was_graded_and_resuming_completes_it(sampled, tmp_path: Path):
     ctx = little.context(sampled, little.rollout_recipe(m=8), tmp_path)
     llm = little.scripted_policy()
-    served = llm.stream
-
-    def stop_after_three(requests):
-        for count, completions in enumerate(served(requests), start=1):
-            if count == 3:
-                ctx.stop()
-            yield completions
-
-    llm.stream = stop_after_three  # type: ignore[method-assign]
+    little.stop_after(llm, ctx, 3)
     roll_out(ctx, llm)
     part = little.all_rollouts(sampled)
     assert len(part) == 3 * 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from math import ceil, log2
 from pathlib import Path
 from typing import Any
@@ -56,15 +55,7 @@ def test_a_run_that_was_stopped_early_does_not_say_that_it_is_nearly_done(
     store = world(tmp_path / "w")
     ctx = little.context(store, little.rollout_recipe(), tmp_path)
     llm = little.scripted_policy(in_flight=8)
-    served = llm.stream
-
-    def stop_after_three(requests: Any) -> Iterator[Any]:
-        for count, completions in enumerate(served(requests), start=1):
-            if count == 3:
-                ctx.stop()
-            yield completions
-
-    llm.stream = stop_after_three  # type: ignore[method-assign]
+    little.stop_after(llm, ctx, 3)
     roll_out(ctx, llm)
     ctx.beat()
     stopped = store.run(ctx.run_id)
