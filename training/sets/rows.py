@@ -84,8 +84,9 @@ def examples_for(
     counts = Counter(frozen.counts)
     train = within(frozen.train, counts, max_tokens, count_tokens)
     held_out = within(frozen.held_out, counts, max_tokens, count_tokens)
+    balances = manifest.recipe.get("labels", {}).get("balance", False)
     both = len({example.label for example in train}) == 2  # one class alone is for the trainer to refuse
-    if len(train) < len(frozen.train) and both and manifest.recipe["labels"]["balance"]:
+    if len(train) < len(frozen.train) and both and balances:
         train = balanced(train, recipe.seed)
     if len(held_out) < len(frozen.held_out):
         held_out = balanced(held_out, recipe.seed)
